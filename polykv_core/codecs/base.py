@@ -1,0 +1,59 @@
+"""The contract of a codec.
+
+A *codec* is a small frozen dataclass of settings. It knows which head sizes and rows it can hold, and makes a *coder*
+for one head size and one seed. Coders hold the tables (rotation, codebook, sketch); making one may be dear, so they are
+cached and shared, and nothing in them changes.
+
+A coder
+- encodes rows [t, d] to *codes*: a NamedTuple of arrays whose first axis is the token. What a row becomes does not
+  depend on the other rows (FibQuant's one exception, batches below 4, is the reference's and stated there);
+- decodes codes to rows [t, d] float32. A subset of codes decodes to the same subset of rows;
+- scores codes against a query: an estimate of the inner product of the query with every encoded row, [t] float32.
+
+The same settings, head size, seed and rows give the same codes to the last bit, on every machine and with any number of
+threads. To add a codec: one file beside this one, and one line in CODECS. Every codec in that list is held to this
+contract by tests/test_codec_contract.py.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from polykv_core.arrays import Array, Float32
+
+Codes = Any  # a NamedTuple of arrays, the token as first axis; its type is the coder's own business
+RowName = Callable[[int], str]
+
+
+class Coder(Protocol):
+    """A codec bound to one head size and one seed."""
+
+    def encode(self, rows: Float32[Array, "t d"]) -> Codes:
+        """Rows to codes. The rows passed the codec's check_rows."""
+
+    def decode(self, codes: Codes) -> Float32[Array, "t d"]:
+        """Codes back to rows."""
+
+    def score(self, codes: Codes, query: Float32[Array, " d"]) -> Float32[Array, " t"]:
+        """Estimated inner product of the query with each encoded row."""
+
+
+class Codec(Protocol):
+    """Settings of a compression scheme."""
+
+    @property
+    def id(self) -> str:
+        """Short name, settings included."""
+
+    def check_head_dim(self, head_dim: int) -> None:
+        """Raise CodecError if rows of this size cannot be encoded."""
+
+    def check_rows(self, rows: Float32[Array, "t d"], name: RowName) -> None:
+        """Raise CodecError, with the name of the row, if one of these finite rows cannot be encoded."""
+
+    def coder(self, head_dim: int, seed: int) -> Coder:
+        """The coder for rows of this size and a u64 seed."""
+
+
+def take(codes: Codes, tokens: Any) -> Codes:
+    """The codes of some tokens (indices or a slice)."""
+    return type(codes)(*(array[tokens] for array in codes))

@@ -1,0 +1,128 @@
+"""What a replay is asked: which ks to read, and the gates they must pass."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
+
+from polykv_core.checks import Checks
+from polykv_core.errors import ConfigError
+from polykv_core.jsontext import Source, read_json
+
+DEFAULT_CANDIDATE_KS = (8, 16, 32, 64)
+
+_check = Checks(ConfigError)
+
+
+class GateThresholds(Protocol):
+    """The five thresholds that both configs carry. Equality passes."""
+
+    @property
+    def candidate_ks(self) -> tuple[int, ...]:
+        """Numbers of rows to read, in the order of preference."""
+
+    @property
+    def min_output_cosine(self) -> float:
+        """Lowest mean cosine between exact and replayed output."""
+
+    @property
+    def max_output_mse(self) -> float:
+        """Highest mean squared error of the output."""
+
+    @property
+    def max_kl_divergence(self) -> float:
+        """Highest mean KL(exact || replayed), in nats."""
+
+    @property
+    def max_ppl_delta(self) -> float:
+        """Highest absolute change of the perplexity proxy."""
+
+    @property
+    def min_top1_agreement(self) -> float:
+        """Lowest share of queries whose top token stays."""
+
+
+THRESHOLDS = ("min_output_cosine", "max_output_mse", "max_kl_divergence", "max_ppl_delta", "min_top1_agreement")
+
+
+class _Config:
+    """What both configs share: to and from JSON fields."""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """A config from JSON fields; what is missing takes its default. Raises ConfigError."""
+        record = _check.record(data, "the config")
+        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        _check.no_near_miss(record, known, "the config")
+        return cls(**{name: record[name] for name in known if name in record})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON fields, in the reference's order."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class CapturedReplayConfig(_Config):
+    """Candidate ks and gates for a captured replay; the gates' defaults are the reference's.
+
+    Raises ConfigError for no ks, a k below 1, or a threshold that is not finite.
+    """
+
+    candidate_ks: tuple[int, ...]
+    min_output_cosine: float = 0.75
+    max_output_mse: float = 0.25
+    max_kl_divergence: float = 0.50
+    max_ppl_delta: float = 1.0
+    min_top1_agreement: float = 0.25
+
+    def __post_init__(self) -> None:
+        """Check and normalise every field."""
+        _set(self, candidate_ks=checked_ks(self.candidate_ks), **_checked_thresholds(self))
+
+
+@dataclass(frozen=True)
+class ModelReplayConfig(_Config):
+    """Layer, head, synthetic projection, candidate ks and gates for a model replay; defaults are the reference's.
+
+    Raises ConfigError for what CapturedReplayConfig refuses, a vocab_size below 1, or an index below 0. No ks are
+    accepted here, as in the reference, and refused when the replay runs.
+    """
+
+    layer: int = 0
+    head: int = 0
+    candidate_ks: tuple[int, ...] = ()
+    vocab_size: int = 64
+    projection_seed: int = 0
+    min_output_cosine: float = 0.75
+    max_output_mse: float = 0.25
+    max_kl_divergence: float = 0.50
+    max_ppl_delta: float = 1.0
+    min_top1_agreement: float = 0.25
+
+    def __post_init__(self) -> None:
+        """Check and normalise every field."""
+        indices = {name: _check.integer(getattr(self, name), name) for name in ("layer", "head", "projection_seed")}
+        vocab_size = _check.integer(self.vocab_size, "vocab_size", low=1)
+        ks = checked_ks(self.candidate_ks) if len(_check.items(self.candidate_ks, "candidate_ks")) else ()
+        _set(self, candidate_ks=ks, vocab_size=vocab_size, **indices, **_checked_thresholds(self))
+
+
+def load_captured_config(source: Source) -> CapturedReplayConfig:
+    """Read a CapturedReplayConfig from JSON in a path, bytes or a file object. Raises ConfigError."""
+    return CapturedReplayConfig.from_dict(_check.record(read_json(source, ConfigError), "the file"))
+
+
+def checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
+    """The candidate ks, if there are any and each is at least 1; larger than the rows means all rows."""
+    items = _check.items(ks, "candidate_ks")
+    if not items:
+        raise ConfigError("candidate_ks is empty; give at least one number of rows to read")
+    return tuple(_check.integer(k, f"candidate_ks entry {index}", low=1) for index, k in enumerate(items))
+
+
+def _checked_thresholds(config: GateThresholds) -> dict[str, float]:
+    return {name: _check.number(getattr(config, name), name) for name in THRESHOLDS}
+
+
+def _set(config: object, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(config, name, value)

@@ -1,0 +1,101 @@
+"""How far a replayed query is from the exact one: the functions, and METRICS, the list of what a receipt reports."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from polykv_core.arrays import Array, Bool, Float32, Float64, Int64
+
+Direction = Literal["higher is better", "lower is better", "closer to 0 is better"]
+
+PROBABILITY_FLOOR = 1e-12
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryMetrics:
+    """What was measured for each query (and each k): the raw material of every mean."""
+
+    cosine: Float64[Array, "q k"]
+    mse: Float64[Array, "q k"]
+    kl: Float64[Array, "q k"]
+    nll_exact: Float64[Array, " q"]
+    nll_compressed: Float64[Array, "q k"]
+    top1_same: Bool[Array, "q k"]
+    decoded_values: Int64[Array, "q k"]
+    rows: Int64[Array, " q"]
+
+    @classmethod
+    def joined(cls, parts: Sequence["QueryMetrics"]) -> "QueryMetrics":
+        """The queries of all parts, one after the other; all parts have the same ks."""
+        return cls(**{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a receipt: its field, how to read it, and how it comes from the queries (an array over k)."""
+
+    name: str
+    label: str
+    unit: str
+    direction: Direction
+    best: float
+    over_queries: Callable[[QueryMetrics], Float64[Array, " k"]]
+
+
+def _ppl_exact(queries: QueryMetrics) -> Float64[Array, " k"]:
+    return np.full(queries.cosine.shape[1], np.exp(queries.nll_exact.mean()))
+
+
+def _ppl_compressed(queries: QueryMetrics) -> Float64[Array, " k"]:
+    return np.exp(queries.nll_compressed.mean(axis=0))
+
+
+def _decode_reduction(queries: QueryMetrics) -> Float64[Array, " k"]:
+    return queries.rows.sum() / np.maximum(queries.decoded_values.sum(axis=0), 1)
+
+
+METRICS = (
+    Metric("output_cosine_mean", "Output cosine", "", "higher is better", 1.0, lambda q: q.cosine.mean(axis=0)),
+    Metric("output_mse_mean", "Output MSE", "", "lower is better", 0.0, lambda q: q.mse.mean(axis=0)),
+    Metric("kl_divergence_mean", "KL divergence", "nats", "lower is better", 0.0, lambda q: q.kl.mean(axis=0)),
+    Metric("top1_agreement", "Top-1 agreement", "", "higher is better", 1.0, lambda q: q.top1_same.mean(axis=0)),
+    Metric("ppl_proxy_exact", "PPL proxy, exact", "", "lower is better", 1.0, _ppl_exact),
+    Metric("ppl_proxy_compressed", "PPL proxy, compressed", "", "lower is better", 1.0, _ppl_compressed),
+    Metric(
+        "ppl_proxy_delta", "PPL delta", "", "closer to 0 is better", 0.0, lambda q: _ppl_compressed(q) - _ppl_exact(q)
+    ),
+    Metric("decode_reduction", "Decode reduction", "x", "higher is better", np.inf, _decode_reduction),
+)
+
+
+def cosine(exact: Float32[Array, " d"], outputs: Float32[Array, "k d"]) -> Float64[Array, " k"]:
+    """Cosine of the angle between the exact output and each replayed one; 0 where either has no length."""
+    a, b = exact.astype(np.float64), outputs.astype(np.float64)
+    norm_a, norm_b = np.sqrt((a * a).sum()), np.sqrt((b * b).sum(axis=1))
+    defined = (norm_a > _EPSILON) & ~(norm_b <= _EPSILON)
+    return np.where(defined, (b * a).sum(axis=1) / np.where(defined, norm_a * norm_b, 1.0), 0.0)
+
+
+def mse(exact: Float32[Array, " d"], outputs: Float32[Array, "k d"]) -> Float64[Array, " k"]:
+    """Mean squared difference between the exact output and each replayed one."""
+    return ((exact.astype(np.float64) - outputs.astype(np.float64)) ** 2).mean(axis=1)
+
+
+def kl_divergence(p: Float64[Array, " v"], q: Float64[Array, "k v"]) -> Float64[Array, " k"]:
+    """KL(p || q) in nats; q is floored at 1e-12, entries of p that are 0 add nothing."""
+    held = p > 0.0
+    p, q = p[held], q[:, held]
+    return (p * np.log(p / np.maximum(q, PROBABILITY_FLOOR))).sum(axis=1)
+
+
+def nll(probabilities: Float64[Array, "k v"], label: int) -> Float64[Array, " k"]:
+    """Negative log-likelihood of the label, in nats; the probability is floored at 1e-12."""
+    return -np.log(np.maximum(probabilities[:, label], PROBABILITY_FLOOR))
+
+
+def argmax_last(logits: Float32[Array, "k v"]) -> Int64[Array, " k"]:
+    """Index of the largest entry; the last one wins a tie, as in the reference."""
+    return logits.shape[1] - 1 - np.argmax(logits[:, ::-1], axis=1)

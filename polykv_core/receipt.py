@@ -1,0 +1,182 @@
+"""Receipts: the verdict as JSON, field for field as the Rust crate poly-kv writes and reads it."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self, get_type_hints
+
+from polykv_core.checks import Checks
+from polykv_core.config import CapturedReplayConfig, ModelReplayConfig
+from polykv_core.errors import ReceiptError
+from polykv_core.gates import CandidateReplayMetrics, first_passing, judge_candidates
+from polykv_core.jsontext import Source, read_json
+from polykv_core.measure import CapturedMeasurement, Measurement
+
+CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_captured_model_replay_v1"
+MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_model_replay_receipt_v1"
+CAPTURED_CLAIM_BOUNDARY = (
+    "captured tensor replay against fixture Q/K/V/logits; not pretrained LLM PPL, not production KV-cache "
+    "preservation, and not provider/framework KV-cache byte-reduction evidence"
+)
+MODEL_CLAIM_BOUNDARY = (
+    "deterministic model-shaped replay over synthetic projection; not real model PPL, not production KV-cache "
+    "preservation, and not provider/framework KV-cache byte-reduction evidence"
+)
+
+_check = Checks(ReceiptError)
+
+
+@dataclass(frozen=True)
+class ModelReplayMetrics:
+    """The selected candidate's metrics, with the counts of what was compared."""
+
+    query_count: int
+    exact_attention_outputs: int
+    logit_vectors_compared: int
+    output_cosine_mean: float
+    output_mse_mean: float
+    kl_divergence_mean: float
+    top1_agreement: float
+    ppl_proxy_exact: float
+    ppl_proxy_compressed: float
+    ppl_proxy_delta: float
+    decoded_values_total: int
+    full_decode_value_count: int
+    decode_reduction: float
+
+    @classmethod
+    def of(cls, candidate: CandidateReplayMetrics, query_count: int) -> Self:
+        """The metrics of a candidate over so many queries."""
+        counts = dict.fromkeys(("query_count", "exact_attention_outputs", "logit_vectors_compared"), query_count)
+        measured = {field.name: getattr(candidate, field.name) for field in fields(cls) if field.name not in counts}
+        return cls(**counts, **measured)
+
+
+class _Receipt:
+    """What both receipts share: to and from JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON fields, in the reference's order."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def to_json(self) -> str:
+        """The receipt as a file's whole text. Raises ReceiptError if a number in it is not finite."""
+        record = self.to_dict()
+        for place, value in _numbers(record, ""):
+            if not math.isfinite(value):
+                raise ReceiptError(
+                    f"{place} is {value}; a receipt holds finite numbers only, so this one is not written. "
+                    "Look for extreme values in the fixture"
+                )
+        return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """A receipt from JSON fields; unknown ones are ignored, as the crate does. Raises ReceiptError."""
+        receipt: Self = _record(cls, data, "the receipt")
+        return receipt
+
+    @classmethod
+    def from_json(cls, source: Source) -> Self:
+        """A receipt from JSON text as bytes, a path or a file object; a string is the JSON text itself."""
+        return cls.from_dict(read_json(source.encode() if isinstance(source, str) else source, ReceiptError))
+
+
+@dataclass(frozen=True)
+class CapturedReplayReceipt(_Receipt):
+    """The verdict on a captured fixture."""
+
+    schema_version: str
+    model_id: str
+    claim_boundary: str
+    config: CapturedReplayConfig
+    selected_candidate_k: int
+    candidate_results: tuple[CandidateReplayMetrics, ...]
+    metrics: ModelReplayMetrics
+    passed: bool
+    blockers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, measurement: CapturedMeasurement, config: CapturedReplayConfig) -> Self:
+        """Judge a measurement. Raises ConfigError if a k of the config was not measured."""
+        candidates = judge_candidates(measurement, config)
+        selected = first_passing(candidates)
+        return cls(
+            schema_version=CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA,
+            model_id=measurement.model_id,
+            claim_boundary=CAPTURED_CLAIM_BOUNDARY,
+            config=config,
+            selected_candidate_k=selected.candidate_k,
+            candidate_results=candidates,
+            metrics=ModelReplayMetrics.of(selected, measurement.query_count),
+            passed=selected.passed,
+            blockers=selected.blockers,
+        )
+
+
+@dataclass(frozen=True)
+class ModelReplayReceipt(_Receipt):
+    """The verdict on a synthetic model replay."""
+
+    schema_version: str
+    claim_boundary: str
+    config: ModelReplayConfig
+    selected_candidate_k: int
+    candidate_results: tuple[CandidateReplayMetrics, ...]
+    metrics: ModelReplayMetrics
+    passed: bool
+    blockers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, measurement: Measurement, config: ModelReplayConfig) -> Self:
+        """Judge a measurement. Raises ConfigError if a k of the config was not measured."""
+        candidates = judge_candidates(measurement, config)
+        selected = first_passing(candidates)
+        return cls(
+            schema_version=MODEL_REPLAY_RECEIPT_SCHEMA,
+            claim_boundary=MODEL_CLAIM_BOUNDARY,
+            config=config,
+            selected_candidate_k=selected.candidate_k,
+            candidate_results=candidates,
+            metrics=ModelReplayMetrics.of(selected, measurement.query_count),
+            passed=selected.passed,
+            blockers=selected.blockers,
+        )
+
+
+def _record(cls: type[Any], data: Any, place: str) -> Any:
+    """A receipt's dataclass from JSON, every field checked against its annotation."""
+    names = [field.name for field in fields(cls)]
+    record = _check.record(data, place, names)
+    kinds = get_type_hints(cls)
+    return cls(**{name: _value(kinds[name], record[name], f"{place}, {name}") for name in names})
+
+
+def _value(kind: Any, value: Any, place: str) -> Any:
+    if kind is int:
+        return _check.integer(value, place)
+    if kind is float:
+        return _check.number(value, place)
+    if kind is bool:
+        return _check.flag(value, place)
+    if kind is str:
+        return _check.text(value, place)
+    if kind in (CapturedReplayConfig, ModelReplayConfig):
+        return kind.from_dict(_check.record(value, place))
+    if kind is ModelReplayMetrics or kind is CandidateReplayMetrics:
+        return _record(kind, value, place)
+    (item, _) = kind.__args__
+    return tuple(_value(item, entry, f"{place}[{index}]") for index, entry in enumerate(_check.items(value, place)))
+
+
+def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    """Every float below a value, with its place."""
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _numbers(inner, f"{place}, {name}" if place else name)
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _numbers(inner, f"{place}[{index}]")

@@ -1,0 +1,83 @@
+"""Random rotations that spread a row's energy evenly over its coordinates before it is quantised."""
+
+import numpy as np
+
+from polykv_core.arrays import U64_MASK, Array, Float, Float32, Float64, as_float32, contract, frozen
+from polykv_core.streams import booleans, standard_normals
+
+_HADAMARD_SALT = 0xA11CE55ED5A5EED5
+
+
+def orthogonal_factor(matrix: Float64[Array, "d d"]) -> Float64[Array, "d d"]:
+    """Q of the QR factorisation whose R has no negative diagonal entry, by Householder reflections.
+
+    Not LAPACK's: that one's last digits depend on the number of BLAS threads. The loop runs once a column and only when
+    a rotation is made, not when it is used.
+    """
+    r = matrix.astype(np.float64)
+    dim = len(r)
+    q = np.eye(dim)
+    reflectors = []
+    negative = np.zeros(dim, dtype=bool)
+    for column in range(dim):
+        v = r[column:, column].copy()
+        length = np.sqrt(np.sum(v * v))
+        negative[column] = v[0] > 0.0  # the reflection sends the column to the far side, for accuracy
+        v[0] += np.copysign(length, v[0])
+        v *= np.sqrt(2.0 / np.sum(v * v))
+        rest = r[column:, column:]
+        rest -= np.multiply.outer(v, np.einsum("i,ij->j", v, rest))
+        reflectors.append(v)
+    for column in reversed(range(dim)):
+        v = reflectors[column]
+        rest = q[column:, column:]
+        rest -= np.multiply.outer(v, np.einsum("i,ij->j", v, rest))
+    return np.where(negative, -q, q)
+
+
+class QrRotation:
+    """Rotation by the orthogonal factor of a Gaussian matrix, filled column by column from a seed's normals."""
+
+    def __init__(self, dim: int, seed: int, dtype: type[np.floating] = np.float64) -> None:
+        """Build the rotation. `dtype` is what normals and matrix are rounded to for rotating forward."""
+        normals = standard_normals(seed, dim * dim).astype(dtype)
+        self.matrix: Float[Array, "d d"] = frozen(orthogonal_factor(normals.reshape(dim, dim).T).astype(dtype))
+        self._forward = frozen(np.ascontiguousarray(self.matrix.T))
+        self._inverse = frozen(self.matrix.astype(np.float32))
+
+    def forward(self, rows: Float[Array, "t d"]) -> Float32[Array, "t d"]:
+        """Each row x as Q x, rounded to float32."""
+        return as_float32(contract(rows, self._forward))
+
+    def inverse(self, rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
+        """Each row y as y^T Q, all in float32."""
+        return contract(rows, self._inverse)
+
+
+class HadamardRotation:
+    """Random signs, then the fast Walsh-Hadamard transform; the dimension is a power of two. All in float32."""
+
+    def __init__(self, dim: int, seed: int) -> None:
+        """Draw the signs."""
+        positive = booleans((seed + _HADAMARD_SALT) & U64_MASK, dim)
+        self._signs = frozen(np.where(positive, np.float32(1.0), np.float32(-1.0)))
+        self._scale = np.float32(1.0) / np.sqrt(np.float32(dim))
+
+    def forward(self, rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
+        """Signs, butterflies, scale."""
+        return _butterflies(rows.astype(np.float32) * self._signs) * self._scale
+
+    def inverse(self, rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
+        """Butterflies, scale, signs."""
+        return _butterflies(rows) * self._scale * self._signs
+
+
+def _butterflies(rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
+    count, dim = rows.shape
+    step = 1
+    while step < dim:
+        pairs = rows.reshape(count, dim // (2 * step), 2, step)
+        low, high = pairs[:, :, 0], pairs[:, :, 1]
+        rows = np.stack([low + high, low - high], axis=2).reshape(count, dim)
+        step *= 2
+    return rows
