@@ -21,9 +21,9 @@ __all__ = [
     "UInt32",
     "UInt64",
     "as_float32",
+    "contract",
     "frozen",
     "multiply_add",
-    "contract",
     "sum_in_order",
 ]
 
@@ -44,7 +44,7 @@ def frozen(array: Array) -> Array:
 
 
 def contract(rows: Float[Array, "m d"], matrix: Float[Array, "d n"]) -> Float[Array, "m n"]:
-    """rows @ matrix, each entry summed strictly from the first d to the last, in the arguments' own dtype.
+    """Rows @ matrix, each entry summed strictly from the first d to the last, in the arguments' own dtype.
 
     Not BLAS: BLAS splits its work by the number of threads, and the last digits with it. einsum runs the last axis in
     its inner loop and adds one d after the other, as a plain loop in the reference does; a single column would leave it
@@ -56,12 +56,12 @@ def contract(rows: Float[Array, "m d"], matrix: Float[Array, "d n"]) -> Float[Ar
 
 
 def multiply_add(a: Float32[Array, "*shape"], b: Array, c: Array) -> Float32[Array, "*shape"]:
-    """a * b + c with one rounding, as the reference's fused multiply-add."""
+    """The fused a * b + c of the reference: rounded to float32 once, at the end."""
     return as_float32(a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64))
 
 
 def sum_in_order(values: Float[Array, "*shape m"]) -> Float[Array, "*shape"]:
-    """Sum over the last axis in the values' own dtype, strictly from first to last, as a plain loop in the reference does.
+    """Sum over the last axis in the values' own dtype, from first to last, as a plain loop does.
 
     np.sum adds in pairs, which rounds differently; cumsum is sequential by definition.
     """

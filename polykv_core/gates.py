@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from polykv_core.config import GateThresholds
 from polykv_core.measure import Measurement
@@ -96,11 +96,12 @@ def judge_candidates(measurement: Measurement, config: GateThresholds) -> tuple[
 def measured_candidate(measurement: Measurement, k: int) -> CandidateReplayMetrics:
     """What was measured at a k, not judged yet."""
     at = measurement.index_of(k)
+    metrics: dict[str, Any] = {name: float(values[at]) for name, values in measurement.metrics.items()}
     return CandidateReplayMetrics(
         candidate_k=k,
         decoded_values_total=int(measurement.queries.decoded_values[:, at].sum()),
         full_decode_value_count=measurement.full_decode_value_count,
-        **{name: float(values[at]) for name, values in measurement.metrics.items()},
+        **metrics,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,60 +20,82 @@ _MAX_DIGITS = 400
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-class _Fault:
-    """Stands in the parsed JSON where something was wrong that the parser lets through, until its place is known."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
 def read_json(source: Source, error: type[PolyKvError]) -> Any:
     """The JSON value in a source; gzip is recognised by content, a UTF-8 byte order mark is skipped.
 
-    Raises `error` for what cannot be read, is no JSON, or holds a key twice in one object.
+    Raises `error`, naming the place, for what cannot be read, is no JSON, or holds a key twice in one object.
     """
-    data = _content(source, error)
-    if not data.strip():
-        raise error("the file is empty; expected JSON")
-    if data[:2] in _UTF16_MARKS or b"\0" in data[:4]:
-        raise error("the file looks like UTF-16 or UTF-32; save it as UTF-8")
+    text = _text(_content(source, error), error)
+    faults = _Faults()
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as bad:
-        raise error(f"byte {bad.start} is not UTF-8; expected JSON text in UTF-8") from None
+        value = json.loads(
+            text, object_pairs_hook=faults.record, parse_constant=faults.constant, parse_int=faults.integer
+        )
+    except json.JSONDecodeError as bad:
+        raise error(f"no valid JSON at line {bad.lineno}, column {bad.colno}: {bad.msg}") from None
+    except RecursionError:
+        raise error("the JSON is nested too deeply to be a fixture, config, case or receipt") from None
+    if faults.found:
+        place, fault = next(_places(value, ""))
+        raise error(f"{place or 'the file'} {fault.text}")
+    return value
 
-    faults: list[_Fault] = []
 
-    def fault(text: str) -> _Fault:
-        faults.append(_Fault(text))
-        return faults[-1]
+@dataclass(frozen=True)
+class _Fault:
+    """Stands in the parsed JSON where something was wrong that the parser lets through, until its place is known."""
 
-    def record(pairs: list[tuple[str, Any]]) -> Any:
+    text: str
+
+
+class _Faults:
+    """The parser's hooks: what they are given back, or a fault in its place."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def record(self, pairs: list[tuple[str, Any]]) -> Any:
         fields = dict(pairs)
         if len(fields) == len(pairs):
             return fields
         keys = [key for key, _ in pairs]
         twice = next(key for key in fields if keys.count(key) > 1)
-        return fault(f"has the key {shown(twice)} twice; keep one of them")
+        return self._fault(f"has the key {shown(twice)} twice; keep one of them")
 
-    def integer(digits: str) -> Any:
+    def integer(self, digits: str) -> Any:
         if len(digits) <= _MAX_DIGITS:
             return int(digits)
-        return fault(f"is a number of {len(digits)} digits ({digits[:12]}...); no field takes such a number")
+        return self._fault(f"is a number of {len(digits)} digits ({digits[:12]}...); no field takes such a number")
 
-    def constant(literal: str) -> Any:
-        return fault(f"is {literal}, which is not JSON; every number must be finite")
+    def constant(self, literal: str) -> Any:
+        return self._fault(f"is {literal}, which is not JSON; every number must be finite")
 
+    def _fault(self, text: str) -> _Fault:
+        self.found = True
+        return _Fault(text)
+
+
+def _places(value: Any, place: str) -> Iterator[tuple[str, _Fault]]:
+    """Every fault in a parsed value, with its place."""
+    if isinstance(value, _Fault):
+        yield place, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _places(inner, f"{place}.{name}" if place else name)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _places(inner, f"{place}[{index}]")
+
+
+def _text(data: bytes, error: type[PolyKvError]) -> str:
+    if not data.strip():
+        raise error("the file is empty; expected JSON")
+    if data[:2] in _UTF16_MARKS or b"\0" in data[:4]:
+        raise error("the file looks like UTF-16 or UTF-32; save it as UTF-8")
     try:
-        value = json.loads(text, object_pairs_hook=record, parse_constant=constant, parse_int=integer)
-    except json.JSONDecodeError as bad:
-        raise error(f"no valid JSON at line {bad.lineno}, column {bad.colno}: {bad.msg}") from None
-    except RecursionError:
-        raise error("the JSON is nested too deeply to be a fixture, config, case or receipt") from None
-    if faults:
-        place, first = next(_places(value, ""))
-        raise error(f"{place or 'the file'} {first.text}")
-    return value
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as bad:
+        raise error(f"byte {bad.start} is not UTF-8; expected JSON text in UTF-8") from None
 
 
 def _content(source: Source, error: type[PolyKvError]) -> bytes:
@@ -99,15 +122,3 @@ def _unzipped(data: bytes, error: type[PolyKvError]) -> bytes:
     if len(text) > MAX_BYTES:
         raise error(f"the gzip file holds more than {MAX_BYTES >> 20} MiB; split the fixture")
     return text
-
-
-def _places(value: Any, place: str) -> Iterator[tuple[str, _Fault]]:
-    """Every fault in a parsed value, with its place."""
-    if isinstance(value, _Fault):
-        yield place, value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _places(inner, f"{place}.{name}" if place else name)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _places(inner, f"{place}[{index}]")

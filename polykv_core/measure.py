@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from polykv_core.arrays import U64_MASK, Array, Float32, Float64, Int64
 from polykv_core.attention import RankedRows, exact_output, outputs_at, project, rank, softmax
-from polykv_core.codecs import FibQuant, TurboQuant
+from polykv_core.codecs import POOL_CODEC, SHELL_CODEC
 from polykv_core.config import ModelReplayConfig, checked_ks
 from polykv_core.errors import CacheError, ConfigError
 from polykv_core.fixture import CapturedReplayFixture
@@ -69,19 +69,21 @@ def measure(fixture: CapturedReplayFixture, candidate_ks: Sequence[int]) -> Capt
     """
     ks = checked_ks(candidate_ks)
     check_replayable(fixture)
-    queries = QueryMetrics.joined([_captured_query(fixture, index, _row_counts(ks)) for index in range(len(fixture.queries))])
+    queries = QueryMetrics.joined(
+        [_captured_query(fixture, index, _row_counts(ks)) for index in range(len(fixture.queries))]
+    )
     return CapturedMeasurement(ks, queries, fixture.model_id, fixture.digest, fixture.warnings)
 
 
 def check_replayable(fixture: CapturedReplayFixture) -> None:
     """Raise CodecError, naming query and row, if the codecs cannot hold this fixture's head size or rows."""
-    for codec in (FibQuant(), TurboQuant()):
+    for codec in (POOL_CODEC, SHELL_CODEC):
         codec.check_head_dim(fixture.head_dim)
+    pool_rows, shell_rows = slice(0, fixture.shared_tokens), slice(fixture.shared_tokens, None)
     for index, query in enumerate(fixture.queries):
-        for kind in ("keys", "values"):
-            shared, hot = np.split(getattr(query, kind), [fixture.shared_tokens])
-            FibQuant().check_rows(shared, lambda row, at=f"query {index}, {kind} row": f"{at} {row}")
-            TurboQuant().check_rows(hot, lambda row, at=f"query {index}, {kind} row": f"{at} {fixture.shared_tokens + row}")
+        for kind, rows in (("keys", query.keys), ("values", query.values)):
+            POOL_CODEC.check_rows(rows[pool_rows], partial(_row_name, index, kind, 0))
+            SHELL_CODEC.check_rows(rows[shell_rows], partial(_row_name, index, kind, fixture.shared_tokens))
 
 
 def measure_model(
@@ -132,7 +134,12 @@ def _captured_query(fixture: CapturedReplayFixture, index: int, row_counts: Int6
     )
     ranked = rank(pool, shell, 0, 0, query.query, int(row_counts.max()))
     return _compared(
-        ranked, row_counts, fixture.output_projection, query.exact_attention_output, query.exact_logits, query.label_token
+        ranked,
+        row_counts,
+        fixture.output_projection,
+        query.exact_attention_output,
+        query.exact_logits,
+        query.label_token,
     )
 
 
@@ -158,6 +165,10 @@ def _compared(
         decoded_values=np.minimum(row_counts, ranked.row_count)[None],
         rows=np.array([ranked.row_count]),
     )
+
+
+def _row_name(query: int, kind: str, offset: int, row: int) -> str:
+    return f"query {query}, {kind} row {offset + row}"
 
 
 def _row_counts(ks: Sequence[int]) -> Int64[Array, " k"]:

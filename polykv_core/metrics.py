@@ -30,7 +30,9 @@ class QueryMetrics:
     @classmethod
     def joined(cls, parts: Sequence["QueryMetrics"]) -> "QueryMetrics":
         """The queries of all parts, one after the other; all parts have the same ks."""
-        return cls(**{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)})
+        return cls(
+            **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)}
+        )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from polykv_core.arrays import Array, Float32
-from polykv_core.codecs import Codec, FibQuant, TurboQuant
+from polykv_core.codecs import POOL_CODEC, SHELL_CODEC, Codec
 from polykv_core.shell import AgentShell
 from polykv_core.tier import CompressedTier, KvTensorShape
 
@@ -17,9 +17,7 @@ class SharedKVPool:
     tier: CompressedTier
 
     @classmethod
-    def build(
-        cls, rows: Float32[Array, "t width"], shape: KvTensorShape, seed: int, codec: Codec = FibQuant()
-    ) -> Self:
+    def build(cls, rows: Float32[Array, "t width"], shape: KvTensorShape, seed: int, codec: Codec = POOL_CODEC) -> Self:
         """Compress rows [t, layers * heads * 2 * d], all finite, with a u64 seed.
 
         Raises CacheError for rows that do not fit the shape, CodecError for rows the codec cannot hold.
@@ -27,7 +25,7 @@ class SharedKVPool:
         return cls(shape, CompressedTier("pool", rows, shape, seed, codec))
 
     def materialize_shell(
-        self, agent_id: str, rows: Float32[Array, "t width"], seed: int, codec: Codec = TurboQuant()
+        self, agent_id: str, rows: Float32[Array, "t width"], seed: int, codec: Codec = SHELL_CODEC
     ) -> AgentShell:
         """Compress an agent's own rows, of the pool's shape, into its shell. Raises as build does."""
         return AgentShell(agent_id, CompressedTier("shell", rows, self.shape, seed, codec))

@@ -58,7 +58,7 @@ class _Receipt:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in the reference's order."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
+        return asdict(self)  # type: ignore[call-overload]
 
     def to_json(self) -> str:
         """The receipt as a file's whole text. Raises ReceiptError if a number in it is not finite."""

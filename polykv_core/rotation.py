@@ -14,25 +14,20 @@ def orthogonal_factor(matrix: Float64[Array, "d d"]) -> Float64[Array, "d d"]:
     Not LAPACK's: that one's last digits depend on the number of BLAS threads. The loop runs once a column and only when
     a rotation is made, not when it is used.
     """
-    r = matrix.astype(np.float64)
-    dim = len(r)
-    q = np.eye(dim)
-    reflectors = []
-    negative = np.zeros(dim, dtype=bool)
+    dim = len(matrix)
+    # Reflecting [A | I] turns it into [R | Q^T].
+    both = np.concatenate([matrix.astype(np.float64), np.eye(dim)], axis=1)
     for column in range(dim):
-        v = r[column:, column].copy()
-        length = np.sqrt(np.sum(v * v))
-        negative[column] = v[0] > 0.0  # the reflection sends the column to the far side, for accuracy
-        v[0] += np.copysign(length, v[0])
-        v *= np.sqrt(2.0 / np.sum(v * v))
-        rest = r[column:, column:]
-        rest -= np.multiply.outer(v, np.einsum("i,ij->j", v, rest))
-        reflectors.append(v)
-    for column in reversed(range(dim)):
-        v = reflectors[column]
-        rest = q[column:, column:]
-        rest -= np.multiply.outer(v, np.einsum("i,ij->j", v, rest))
-    return np.where(negative, -q, q)
+        rest = both[column:, column:]
+        v = rest[:, 0].copy()
+        length = np.sqrt(np.add.reduce(v * v))
+        # Away from the column, for accuracy; the row is turned so that R's diagonal entry is positive.
+        sign = np.copysign(1.0, v[0])
+        v[0] += sign * length
+        v *= np.sqrt(1.0 / (length * np.abs(v[0])))
+        rest -= v[:, None] * np.einsum("i,ij->j", v, rest)
+        rest[0] *= -sign
+    return both[:, dim:].T
 
 
 class QrRotation:
@@ -41,9 +36,14 @@ class QrRotation:
     def __init__(self, dim: int, seed: int, dtype: type[np.floating] = np.float64) -> None:
         """Build the rotation. `dtype` is what normals and matrix are rounded to for rotating forward."""
         normals = standard_normals(seed, dim * dim).astype(dtype)
-        self.matrix: Float[Array, "d d"] = frozen(orthogonal_factor(normals.reshape(dim, dim).T).astype(dtype))
-        self._forward = frozen(np.ascontiguousarray(self.matrix.T))
-        self._inverse = frozen(self.matrix.astype(np.float32))
+        matrix = orthogonal_factor(normals.reshape(dim, dim).T).astype(dtype)
+        self._forward = frozen(np.ascontiguousarray(matrix.T))
+        self._inverse = frozen(np.ascontiguousarray(matrix, dtype=np.float32))
+
+    @property
+    def matrix(self) -> Float[Array, "d d"]:
+        """Q."""
+        return self._forward.T
 
     def forward(self, rows: Float[Array, "t d"]) -> Float32[Array, "t d"]:
         """Each row x as Q x, rounded to float32."""

@@ -23,10 +23,12 @@ def _density(t: Float64[Array, "*shape"]) -> Float64[Array, "*shape"]:
 
 
 def _ziggurat_edges() -> Float64[Array, "257"]:
-    edges = [_LAYER_AREA / float(_density(np.float64(_TAIL_START))), _TAIL_START]
-    for _ in range(2, _LAYERS):
-        edges.append(float(np.sqrt(-2.0 * np.log(_LAYER_AREA / edges[-1] + _density(np.float64(edges[-1]))))))
-    return np.array([*edges, 0.0])
+    edges = np.zeros(_LAYERS + 1)
+    edges[0], edges[1] = _LAYER_AREA / np.exp(-(_TAIL_START**2) / 2.0), _TAIL_START
+    for layer in range(2, _LAYERS):
+        above = edges[layer - 1]
+        edges[layer] = np.sqrt(-2.0 * np.log(_LAYER_AREA / above + np.exp(-(above**2) / 2.0)))
+    return edges
 
 
 _EDGES = _ziggurat_edges()
@@ -45,21 +47,23 @@ def _key_words(seed: int) -> list[int]:
     return words
 
 
-def _rotate_left(words: UInt32[Array, "4 block"], bits: int) -> UInt32[Array, "4 block"]:
-    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+def _quarter_rounds(
+    a: UInt32[Array, "4 block"], b: UInt32[Array, "4 block"], c: UInt32[Array, "4 block"], d: UInt32[Array, "4 block"]
+) -> None:
+    """Four quarter rounds side by side, one in each row, in every block at once (in place)."""
+    for turn_d, turn_b in ((16, 12), (8, 7)):
+        a += b
+        d ^= a
+        _rotate_left(d, turn_d)
+        c += d
+        b ^= c
+        _rotate_left(b, turn_b)
 
 
-def _quarter_rounds(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array, Array, Array]:
-    """Four quarter rounds side by side, one in each row, in every block at once."""
-    a = a + b
-    d = _rotate_left(d ^ a, 16)
-    c = c + d
-    b = _rotate_left(b ^ c, 12)
-    a = a + b
-    d = _rotate_left(d ^ a, 8)
-    c = c + d
-    b = _rotate_left(b ^ c, 7)
-    return a, b, c, d
+def _rotate_left(words: UInt32[Array, "4 block"], bits: int) -> None:
+    carried = words >> np.uint32(32 - bits)
+    words <<= np.uint32(bits)
+    words |= carried
 
 
 def chacha8_words(seed: int, count: int) -> UInt32[Array, "word"]:
@@ -72,12 +76,13 @@ def chacha8_words(seed: int, count: int) -> UInt32[Array, "word"]:
     state[12] = counter & np.uint64(0xFFFFFFFF)
     state[13] = counter >> np.uint64(32)
     state[14:] = 0
-    a, b, c, d = state[0:4], state[4:8], state[8:12], state[12:16]
+    a, b, c, d = (state[row : row + 4].copy() for row in (0, 4, 8, 12))
     for _ in range(4):
-        a, b, c, d = _quarter_rounds(a, b, c, d)
+        _quarter_rounds(a, b, c, d)
         # Turning the rows lines the diagonals up as columns.
-        a, b, c, d = _quarter_rounds(a, np.roll(b, -1, 0), np.roll(c, -2, 0), np.roll(d, -3, 0))
-        b, c, d = np.roll(b, 1, 0), np.roll(c, 2, 0), np.roll(d, 3, 0)
+        b, c, d = b[[1, 2, 3, 0]], c[[2, 3, 0, 1]], d[[3, 0, 1, 2]]
+        _quarter_rounds(a, b, c, d)
+        b, c, d = b[[3, 0, 1, 2]], c[[2, 3, 0, 1]], d[[1, 2, 3, 0]]
     stream = np.concatenate([a, b, c, d]) + state
     return stream.T.reshape(-1)[:count]
 
@@ -165,11 +170,13 @@ def _gammas(shape: float, words: UInt64[Array, "word"], normals: _Draws) -> _Dra
     uniform_at = normals.after[:-1]
     root = 1.0 + c * x
     positive = root > 0.0
-    v = np.where(positive, root, 1.0) ** 3
+    root = np.where(positive, root, 1.0)
+    v = root * root * root
+    x_squared = x * x
     u = _open01(words.take(uniform_at, mode="clip"))
-    accepted = u < 1.0 - 0.0331 * x**4
+    accepted = u < 1.0 - 0.0331 * x_squared * x_squared
     doubtful = np.flatnonzero(~accepted)
-    bound = x[doubtful] ** 2 / 2.0 + d * (1.0 - v[doubtful] + np.log(v[doubtful]))
+    bound = x_squared[doubtful] / 2.0 + d * (1.0 - v[doubtful] + np.log(v[doubtful]))
     accepted[doubtful] = np.log(u[doubtful]) < bound
     # The uniform is drawn only where the cube root is positive.
     again = np.where(positive, uniform_at + 1, uniform_at)

@@ -1,7 +1,8 @@
-"""One tier of the compressed cache: rows in, codes kept, scores and values out. Pool and shell are both one of these."""
+"""One tier of the compressed cache: rows in, codes kept, scores and values out. Pool and shell are one each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -50,7 +51,9 @@ class CompressedTier:
     batch each: block token * heads + head.
     """
 
-    def __init__(self, name: str, rows: Float32[Array, "t width"], shape: KvTensorShape, seed: int, codec: Codec) -> None:
+    def __init__(
+        self, name: str, rows: Float32[Array, "t width"], shape: KvTensorShape, seed: int, codec: Codec
+    ) -> None:
         """Encode rows. Raises CacheError for rows of another width, CodecError for rows the codec cannot hold."""
         codec.check_head_dim(shape.head_dim)
         rows = _check.rows(rows, f"{name} rows", shape.row_width, "layers x KV heads x 2 x head_dim")
@@ -61,10 +64,10 @@ class CompressedTier:
         blocks = rows.reshape(self.token_count, shape.num_layers, shape.num_kv_heads, 2, shape.head_dim)
         self._codes: list[tuple[Codes, Codes]] = []
         for layer in range(shape.num_layers):
-            batches = [blocks[:, layer, :, part].reshape(-1, shape.head_dim) for part in (0, 1)]
-            for kind, batch in zip(("key", "value"), batches, strict=True):
-                codec.check_rows(batch, lambda block, kind=kind, layer=layer: self._block_name(kind, layer, block))
-            self._codes.append((self.coder.encode(batches[0]), self.coder.encode(batches[1])))
+            keys, values = (blocks[:, layer, :, part].reshape(-1, shape.head_dim) for part in (0, 1))
+            codec.check_rows(keys, partial(self._block_name, layer, "key"))
+            codec.check_rows(values, partial(self._block_name, layer, "value"))
+            self._codes.append((self.coder.encode(keys), self.coder.encode(values)))
 
     def scores(self, layer: int, head: int, query: Float32[Array, " d"]) -> Float32[Array, " t"]:
         """Compressed score of every token's key for a query."""
@@ -89,6 +92,6 @@ class CompressedTier:
         tokens = np.s_[head :: self.shape.num_kv_heads]
         return take(keys, tokens), take(values, tokens)
 
-    def _block_name(self, kind: str, layer: int, block: int) -> str:
+    def _block_name(self, layer: int, kind: str, block: int) -> str:
         token, head = divmod(block, self.shape.num_kv_heads)
         return f"{self.name} row {token}, layer {layer}, head {head}, {kind}"

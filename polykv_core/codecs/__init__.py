@@ -5,6 +5,8 @@ from polykv_core.codecs.exact import ExactCodec
 from polykv_core.codecs.fib_quant import FibQuant
 from polykv_core.codecs.turbo_quant import TurboQuant
 
-CODECS: tuple[Codec, ...] = (ExactCodec(), FibQuant(), TurboQuant())
+POOL_CODEC = FibQuant()
+SHELL_CODEC = TurboQuant()
+CODECS: tuple[Codec, ...] = (ExactCodec(), POOL_CODEC, SHELL_CODEC)
 
-__all__ = ["CODECS", "Codec", "Coder", "ExactCodec", "FibQuant", "TurboQuant", "take"]
+__all__ = ["CODECS", "POOL_CODEC", "SHELL_CODEC", "Codec", "Coder", "ExactCodec", "FibQuant", "TurboQuant", "take"]

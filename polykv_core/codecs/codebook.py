@@ -5,6 +5,7 @@ reference's own coarse quantile search, because a more exact quantile is a diffe
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import betainc, ndtri
@@ -19,7 +20,7 @@ _ITERATIONS = 8
 _SAMPLE_SALT = 0x465155414E54
 _RESTART_SALT = 0x9E3779B9
 _SPLIT = 1e-6
-# Proposals per chunk of nearest_codeword: keeps its scratch within a few MiB, in cache.
+# Proposals per chunk of a search: keeps its scratch within a few MiB, in cache.
 _CHUNK_ENTRIES = 2**20
 
 
@@ -35,35 +36,42 @@ class Codebook:
     empty_cells_repaired: int
 
 
-def nearest_codeword(
-    points: Float[Array, "s kdim"], codewords: Float[Array, "n kdim"]
-) -> Int64[Array, " s"]:
-    """Index of the codeword nearest to each point: squared distance in the points' own dtype, first minimum wins.
+class NearestCodeword:
+    """Finds each point's nearest codeword: squared distance in the points' own dtype, first minimum wins.
 
-    A float32 matrix product only proposes. Wherever another codeword comes within rounding of the proposal, the
+    A float32 matrix product only proposes. Wherever a second codeword comes within rounding of the best proposal, the
     distance formula itself decides, so the result does not depend on how BLAS rounds.
     """
-    ones = np.ones((len(points), 1), dtype=np.float32)
-    augmented = np.concatenate([points.astype(np.float32), ones], axis=1)
-    words = codewords.astype(np.float32)
-    square = np.sum(words * words, axis=1, keepdims=True)
-    table = np.ascontiguousarray(np.concatenate([-2.0 * words, square], axis=1, dtype=np.float32).T)
-    reach = np.sqrt(np.max(np.sum(augmented[:, :-1] ** 2, axis=1), initial=0.0)) + np.sqrt(square.max())
-    doubt = np.float32(32.0 * np.finfo(np.float32).eps * reach * reach)
 
-    nearest = np.empty(len(points), dtype=np.int64)
-    chunk = max(1, _CHUNK_ENTRIES // len(codewords))
-    for start in range(0, len(points), chunk):
-        part = slice(start, start + chunk)
-        proposals = augmented[part] @ table
-        best = proposals.argmin(axis=1)
-        lowest = np.take_along_axis(proposals, best[:, None], axis=1)
-        close = proposals <= lowest + doubt
-        if np.count_nonzero(close) > len(best):
-            doubtful = np.flatnonzero(np.count_nonzero(close, axis=1) > 1)
-            best[doubtful] = np.argmin(squared_distances(points[part][doubtful], codewords), axis=1)
-        nearest[part] = best
-    return nearest
+    def __init__(self, points: Float[Array, "s kdim"]) -> None:
+        """Prepare points [s, k] that are looked up in one or more codebooks."""
+        self._points = points
+        self._augmented = np.ones((points.shape[1] + 1, len(points)), dtype=np.float32)
+        self._augmented[:-1] = points.T
+        self._longest = np.sqrt(np.max(np.sum(self._augmented[:-1] ** 2, axis=0), initial=0.0))
+
+    def __call__(self, codewords: Float[Array, "n kdim"]) -> Int64[Array, " s"]:
+        """Index of the nearest codeword for each point."""
+        words = codewords.astype(np.float32)
+        squares = np.sum(words * words, axis=1, keepdims=True)
+        table = np.concatenate([np.float32(-2.0) * words, squares], axis=1)
+        reach = self._longest + np.sqrt(squares.max())
+        doubt = np.float32(32.0 * np.finfo(np.float32).eps) * reach * reach
+        # Two small integers a point, exact in float32: how many codewords are close, and the sum of their indices.
+        count_and_index = np.stack([np.ones(len(words)), np.arange(len(words))]).astype(np.float32)
+
+        nearest = np.empty(len(self._points), dtype=np.int64)
+        chunk = max(1, _CHUNK_ENTRIES // len(words))
+        for start in range(0, len(nearest), chunk):
+            part = slice(start, start + chunk)
+            proposals = table @ self._augmented[:, part]
+            close = proposals <= proposals.min(axis=0) + doubt
+            count, index = count_and_index @ close.astype(np.float32)
+            nearest[part] = index
+            doubtful = start + np.flatnonzero(count > 1.0)
+            if len(doubtful):
+                nearest[doubtful] = np.argmin(squared_distances(self._points[doubtful], codewords), axis=1)
+        return nearest
 
 
 def squared_distances(points: Float[Array, "s kdim"], codewords: Float[Array, "n kdim"]) -> Float[Array, "s n"]:
@@ -76,15 +84,16 @@ def train_codebook(head_dim: int, block_dim: int, codeword_count: int, seed: int
     """The codebook of a codebook seed: the initial one, or a Lloyd-Max restart that beats it."""
     initial = _initial_codewords(head_dim, block_dim, codeword_count)
     samples = spherical_beta_samples(seed ^ _SAMPLE_SALT, max(_MIN_SAMPLES, codeword_count), head_dim, block_dim)
-    initial_mse = _mean_squared_error(samples, initial)
+    search = NearestCodeword(samples)
+    initial_mse = _mean_squared_error(samples, search, initial)
     best, best_mse, best_restart, repaired = initial, initial_mse, 0, 0
     for restart in range(_RESTARTS + 1):
         start = initial
         if restart:
             turn = QrRotation(block_dim, (seed + restart * _RESTART_SALT) & U64_MASK).matrix
             start = contract(initial, turn.T)
-        trained, repairs = _lloyd_max(samples, start)
-        mse = _mean_squared_error(samples, trained)
+        trained, repairs = _lloyd_max(samples, search, start)
+        mse = _mean_squared_error(samples, search, trained)
         repaired += repairs
         if mse < best_mse:
             best, best_mse, best_restart = trained, mse, restart
@@ -98,6 +107,7 @@ def train_codebook(head_dim: int, block_dim: int, codeword_count: int, seed: int
     )
 
 
+@lru_cache(maxsize=16)
 def _initial_codewords(head_dim: int, block_dim: int, count: int) -> Float64[Array, "n kdim"]:
     """Roberts' low-discrepancy directions times the radii's Beta quantiles."""
     n = np.arange(count)
@@ -108,7 +118,7 @@ def _initial_codewords(head_dim: int, block_dim: int, count: int) -> Float64[Arr
     alpha = block_dim / 2.0
     beta = (block_dim / (block_dim + 2.0)) * ((head_dim - block_dim - 2.0) / 2.0) + 1.0
     radii = np.sqrt(_coarse_beta_quantile(alpha, beta, (n + 0.5) / count))
-    return radii[:, None] * directions
+    return frozen(radii[:, None] * directions)
 
 
 def _roberts_root(dim: int) -> float:
@@ -135,13 +145,13 @@ def _coarse_beta_quantile(alpha: float, beta: float, q: Float64[Array, " n"]) ->
 
 
 def _lloyd_max(
-    samples: Float64[Array, "s kdim"], codewords: Float64[Array, "n kdim"]
+    samples: Float64[Array, "s kdim"], search: NearestCodeword, codewords: Float64[Array, "n kdim"]
 ) -> tuple[Float64[Array, "n kdim"], int]:
     """Eight rounds of assigning and averaging; also how many empty cells had to be repaired on the way."""
     repairs = 0
     columns = np.ascontiguousarray(samples.T)
     for _ in range(_ITERATIONS):
-        cells = nearest_codeword(samples, codewords)
+        cells = search(codewords)
         counts = np.bincount(cells, minlength=len(codewords))
         sums = np.stack([np.bincount(cells, column, len(codewords)) for column in columns], axis=1)
         updated = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], codewords)
@@ -182,6 +192,7 @@ def _repair(
         distortion[donor] = distortion[cell] = 0.0
 
 
-def _mean_squared_error(samples: Float64[Array, "s kdim"], codewords: Float64[Array, "n kdim"]) -> float:
-    nearest = nearest_codeword(samples, codewords)
-    return float(np.mean(np.sum((samples - codewords[nearest]) ** 2, axis=1)))
+def _mean_squared_error(
+    samples: Float64[Array, "s kdim"], search: NearestCodeword, codewords: Float64[Array, "n kdim"]
+) -> float:
+    return float(np.mean(np.sum((samples - codewords[search(codewords)]) ** 2, axis=1)))

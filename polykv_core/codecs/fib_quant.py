@@ -11,13 +11,13 @@ import numpy as np
 
 from polykv_core.arrays import U64_MASK, Array, Float16, Float32, Float64, UInt8, UInt16, frozen, sum_in_order
 from polykv_core.codecs.base import RowName
-from polykv_core.codecs.codebook import Codebook, nearest_codeword, train_codebook
+from polykv_core.codecs.codebook import Codebook, NearestCodeword, train_codebook
 from polykv_core.errors import CodecError
 from polykv_core.rotation import QrRotation
 
 _CODEBOOK_SALT = 0x9E3779B97F4A7C15
 # Coders kept for replaying the same seeds again; about 0.1 MB each at head_dim 64.
-_KEPT_CODERS = 256
+_KEPT_CODERS = 128
 
 
 class FibCodes(NamedTuple):
@@ -72,7 +72,7 @@ class FibQuant:
     def coder(self, head_dim: int, seed: int) -> "FibCoder":
         """The coder of a pool seed (cached)."""
         self.check_head_dim(head_dim)
-        return _fib_coder(self, head_dim, seed)
+        return cached_coder(self, head_dim, seed)
 
 
 class FibCoder:
@@ -125,12 +125,13 @@ class FibCoder:
 
     def _quantise(self, units: Float64[Array, "t d"]) -> UInt16[Array, "t b"]:
         blocks = self.rotation.forward(units).reshape(-1, self.block_dim)
-        nearest = nearest_codeword(blocks, self.codebook.codewords)
+        nearest = NearestCodeword(blocks)(self.codebook.codewords)
         return nearest.astype(np.uint16).reshape(-1, self.head_dim // self.block_dim)
 
 
 @lru_cache(maxsize=_KEPT_CODERS)
-def _fib_coder(codec: FibQuant, head_dim: int, seed: int) -> FibCoder:
+def cached_coder(codec: FibQuant, head_dim: int, seed: int) -> FibCoder:
+    """The one coder of these settings, head size and seed, made when first asked for."""
     return FibCoder(codec, head_dim, seed)
 
 

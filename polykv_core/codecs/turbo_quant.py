@@ -18,7 +18,7 @@ from polykv_core.streams import standard_normals
 
 _SKETCH_SALT = (0xCAFEBABE00000001 + 0xDEADBEEF12345678) & U64_MASK
 _PI = np.float32(np.pi)
-_KEPT_CODERS = 256
+_KEPT_CODERS = 128
 
 
 class TurboCodes(NamedTuple):
@@ -60,7 +60,7 @@ class TurboQuant:
     def coder(self, head_dim: int, seed: int) -> "TurboCoder":
         """The coder of a shell seed (cached)."""
         self.check_head_dim(head_dim)
-        return _turbo_coder(self, head_dim, seed)
+        return cached_coder(self, head_dim, seed)
 
 
 class TurboCoder:
@@ -74,7 +74,8 @@ class TurboCoder:
         self.levels = 2 ** (codec.bits - 1)
         # The lower edge of each angle's cell, not its middle: so does the reference.
         step = np.float32(2.0) * _PI / np.float32(self.levels)
-        angle = multiply_add(np.arange(self.levels, dtype=np.float32), step, -_PI)
+        index = np.arange(self.levels, dtype=np.float32)
+        angle = multiply_add(index, np.full_like(index, step), np.full_like(index, -_PI))
         self._cos = frozen(np.cos(angle.astype(np.float64)).astype(np.float32))
         self._sin = frozen(np.sin(angle.astype(np.float64)).astype(np.float32))
         normals = standard_normals((seed + _SKETCH_SALT) & U64_MASK, codec.projections * head_dim)
@@ -118,5 +119,6 @@ class TurboCoder:
 
 
 @lru_cache(maxsize=_KEPT_CODERS)
-def _turbo_coder(codec: TurboQuant, head_dim: int, seed: int) -> TurboCoder:
+def cached_coder(codec: TurboQuant, head_dim: int, seed: int) -> TurboCoder:
+    """The one coder of these settings, head size and seed, made when first asked for."""
     return TurboCoder(codec, head_dim, seed)

@@ -1,0 +1,244 @@
+"""The command line: parse, call, print, exit code. 0 passed, 1 a gate failed, 2 no verdict, 130 interrupted."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from polykv_core import __version__
+from polykv_core.checks import shown
+from polykv_core.config import DEFAULT_CANDIDATE_KS, CapturedReplayConfig, load_captured_config
+from polykv_core.errors import CodecError, PolyKvError
+from polykv_core.files import write_whole
+from polykv_core.fixture import CapturedReplayFixture, load_fixture
+from polykv_core.gates import GATES
+from polykv_core.inspection import uncompressed
+from polykv_core.measure import check_replayable
+from polykv_core.model_case import load_model_case
+from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
+from polykv_core.replay import run_captured_model_replay, run_model_case
+from polykv_core.terminal import complain, drop_output, inert, is_standard_output, print_bytes, print_text
+
+_PASSED, _FAILED, _NO_VERDICT, _INTERRUPTED, _PIPE_CLOSED = 0, 1, 2, 130, 141
+_DEFAULTS = {field.name: field.default for field in fields(CapturedReplayConfig)}
+
+Loaded = TypeVar("Loaded")
+
+
+class _Program(click.Group):
+    """A click group whose errors are one line each and whose exit codes are ours."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Run a command and exit; whatever happens, no traceback reaches the user."""
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.Abort:
+            code = _INTERRUPTED
+        except click.ClickException as bad:
+            code = _no_verdict(bad.format_message())
+        except PolyKvError as bad:
+            code = _no_verdict(str(bad))
+        except OSError as bad:
+            drop_output()
+            code = _no_verdict(_reason(bad))
+        except MemoryError:
+            code = _no_verdict("not enough memory")
+        except Exception as bug:  # noqa: BLE001 a user has no use for a traceback
+            code = _no_verdict(f"unexpected {type(bug).__name__}: {bug}; this is a fault of polykv, please report it")
+        sys.exit(code)
+
+
+class _Ks(click.ParamType):
+    """Whole numbers, separated by commas."""
+
+    name = "K,K,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The numbers; whether they are large enough is for the config to say."""
+        try:
+            return tuple(int(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f"{shown(value)}; expected whole numbers separated by commas, like 8,16,32", param, ctx)
+
+
+def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for each gate's threshold; what is not given comes from the config."""
+    for gate in reversed(GATES):
+        bound = "Lowest" if gate.side == "min" else "Highest"
+        text = f"{bound} {gate.label} that passes.  [default: {_DEFAULTS[gate.threshold]}]"
+        option = click.option(f"--{gate.threshold.replace('_', '-')}", type=float, metavar="X", help=text)
+        command = option(command)
+    return command
+
+
+_receipt_option = click.option(
+    "--receipt", metavar="PATH", help="Write the receipt (JSON) there; - is standard output, which then has no table."
+)
+
+
+@click.group(cls=_Program, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="polykv")
+def main() -> None:
+    """Replay a captured attention head through a compressed KV cache and judge what is left of it.
+
+    Exit status: 0 passed, 1 a gate failed, 2 no verdict (bad input or usage, output not written).
+    """
+
+
+@main.command()
+@click.argument("fixture")
+@click.option("--config", metavar="CONFIG.json", help="The ks and thresholds; single options override it.")
+@click.option(
+    "--candidate-ks",
+    type=_Ks(),
+    help=f"Numbers of rows to read, in order of preference.  [default: {','.join(map(str, DEFAULT_CANDIDATE_KS))}]",
+)
+@_gate_options
+@_receipt_option
+def replay(fixture: str, config: str | None, receipt: str | None, **options: Any) -> int:
+    """Replay FIXTURE, a captured head, and judge it at each k."""
+    settings = _settings(config, {name: value for name, value in options.items() if value is not None})
+    captured = _load_fixture(fixture)
+    with _naming(fixture):
+        verdict = run_captured_model_replay(captured, settings)
+    return _report(verdict, receipt, {"Fixture": fixture, "Model": captured.model_id, "Queries": _queries(captured)})
+
+
+@main.command("model-replay")
+@click.argument("case")
+@_receipt_option
+def model_replay(case: str, receipt: str | None) -> int:
+    """Replay CASE, a synthetic model replay: given pool and shell rows, queries and config in one file."""
+    loaded = _load(case, load_model_case)
+    with _naming(case):
+        verdict = run_model_case(loaded)
+    layer_and_head = f"layer {loaded.config.layer}, KV head {loaded.config.head}, {len(loaded.queries)} queries"
+    rows = f"{len(loaded.shared)} in the pool, {len(loaded.hot)} in the shell"
+    return _report(verdict, receipt, {"Case": case, "Replayed": layer_and_head, "Rows": rows})
+
+
+@main.command()
+@click.argument("fixture")
+def inspect(fixture: str) -> int:
+    """Say what FIXTURE holds, and what a replay could show at best."""
+    captured = _load_fixture(fixture)
+    try:
+        check_replayable(captured)
+    except CodecError as bad:
+        complain("warning", f"cannot be replayed: {bad}")
+    best = uncompressed(captured)
+    vocab, dim = captured.output_projection.shape
+    facts = {
+        "Fixture": fixture,
+        "Model": captured.model_id,
+        "Schema": captured.schema_version,
+        "head_dim": str(dim),
+        "Vocabulary": f"{vocab} rows of output_projection",
+        "Queries": _queries(captured),
+        "Labels": ", ".join(str(query.label_token) for query in captured.queries),
+        "Seed": f"{captured.seed} (query i: pool seed + i, shell seed + 10000 + i)",
+        "Digest": captured.digest,
+        "Uncompressed": f"output cosine {best.cosine_unscaled:.6f} with scores as they are, as in a replay",
+        "": f"output cosine {best.cosine_scaled:.6f} with scores / sqrt(head_dim)",
+        " ": f"KL divergence {best.kl:.4g} nats between exact_logits and the captured output's own logits",
+    }
+    _print(_lines(facts))
+    return _PASSED
+
+
+def _settings(config: str | None, options: dict[str, Any]) -> CapturedReplayConfig:
+    if config is None:
+        return CapturedReplayConfig(**{"candidate_ks": DEFAULT_CANDIDATE_KS, **options})
+    return replace(_load(config, load_captured_config), **options)
+
+
+def _load_fixture(path: str) -> CapturedReplayFixture:
+    """The fixture at a path, its warnings told."""
+    fixture = _load(path, load_fixture)
+    for warning in fixture.warnings:
+        complain("warning", f"{path}: {warning}")
+    return fixture
+
+
+def _load(path: str, load: Callable[[bytes], Loaded]) -> Loaded:
+    """What a file holds; every complaint names the file."""
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as bad:
+        raise click.ClickException(f"cannot read {path}: {_reason(bad)}") from None
+    with _naming(path):
+        return load(data)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Complaints about a file's content say which file."""
+    try:
+        yield
+    except PolyKvError as bad:
+        raise click.ClickException(f"{path}: {bad}") from None
+
+
+def _report(verdict: CapturedReplayReceipt | ModelReplayReceipt, path: str | None, facts: dict[str, str]) -> int:
+    """Write the receipt, print the table unless the receipt has its place, and say how it went."""
+    if path is not None:
+        data = verdict.to_json().encode("utf-8")
+        if path == "-" or is_standard_output(path):
+            _print(data)
+            return _exit_code(verdict)
+        try:
+            write_whole(path, data)
+        except (OSError, ValueError) as bad:
+            raise click.ClickException(f"cannot write {path}: {_reason(bad)}") from None
+        facts["Receipt"] = path
+
+    from polykv_core.tables import receipt_text  # rich is slow to import, and only tables need it
+
+    _print(f"{_lines(facts)}\n{receipt_text(verdict)}")
+    return _exit_code(verdict)
+
+
+def _exit_code(verdict: CapturedReplayReceipt | ModelReplayReceipt) -> int:
+    return _PASSED if verdict.passed else _FAILED
+
+
+def _queries(fixture: CapturedReplayFixture) -> str:
+    """How many queries, and how many rows each tier has for them."""
+    shell = [query.row_count - fixture.shared_tokens for query in fixture.queries]
+    low, high = min(shell), max(shell)
+    rows = str(low) if low == high else f"{low} to {high} (ragged)"
+    return f"{len(shell)}, each with {fixture.shared_tokens} rows in the pool and {rows} in the shell"
+
+
+def _lines(facts: dict[str, str]) -> str:
+    """A fact a line, aligned."""
+    width = max(map(len, facts)) + 2
+    return "".join(f"{name:<{width}}{inert(text)}\n" for name, text in facts.items())
+
+
+def _print(content: str | bytes) -> None:
+    """Print, and tell a reader who went away from an output that cannot be written."""
+    try:
+        print_text(content) if isinstance(content, str) else print_bytes(content)
+    except BrokenPipeError:
+        raise click.exceptions.Exit(_PIPE_CLOSED) from None
+    except OSError as bad:
+        raise click.ClickException(f"cannot write to standard output: {_reason(bad)}") from None
+
+
+def _no_verdict(message: str) -> int:
+    complain("error", message)
+    return _NO_VERDICT
+
+
+def _reason(bad: Exception) -> str:
+    return getattr(bad, "strerror", None) or str(bad)
+
+
+if __name__ == "__main__":
+    main(prog_name="polykv")
