@@ -104,10 +104,8 @@ def main() -> None:
         measure(load_fixture(synthetic_fixture_json(number)), CANDIDATE_KS)
         peaks.append(peak_mib())
     third = FIXTURES_IN_A_ROW // 3
-    print(f"{'peak memory':<28}{peaks[-1]:>10.0f} MiB")
-    print(
-        f"{FIXTURES_IN_A_ROW} fixtures in a row: peak after {third}: {peaks[third - 1]:.0f} MiB, at the end {peaks[-1]:.0f} MiB"
-    )
+    grown = f"{peaks[third - 1]:.0f} MiB after {third}, {peaks[-1]:.0f} MiB at the end"
+    print(f"{'peak memory':<28}{peaks[-1]:>10.0f} MiB ({FIXTURES_IN_A_ROW} fixtures in a row: {grown})")
 
 
 def _digits(row: np.ndarray) -> list[float]:

@@ -23,6 +23,9 @@ from polykv_core.arrays import Array, Float32
 Codes = Any  # a NamedTuple of arrays, the token as first axis; its type is the coder's own business
 RowName = Callable[[int], str]
 
+# Coders each codec keeps for replaying the same seeds again; a FibQuant coder of head_dim 64 takes about 0.1 MB.
+KEPT_CODERS = 128
+
 
 class Coder(Protocol):
     """A codec bound to one head size and one seed."""

@@ -10,14 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from polykv_core.arrays import U64_MASK, Array, Float16, Float32, Float64, UInt8, UInt16, frozen, sum_in_order
-from polykv_core.codecs.base import RowName
+from polykv_core.codecs.base import KEPT_CODERS, RowName
 from polykv_core.codecs.codebook import Codebook, NearestCodeword, train_codebook
 from polykv_core.errors import CodecError
 from polykv_core.rotation import QrRotation
 
 _CODEBOOK_SALT = 0x9E3779B97F4A7C15
-# Coders kept for replaying the same seeds again; about 0.1 MB each at head_dim 64.
-_KEPT_CODERS = 128
 
 
 class FibCodes(NamedTuple):
@@ -129,7 +127,7 @@ class FibCoder:
         return nearest.astype(np.uint16).reshape(-1, self.head_dim // self.block_dim)
 
 
-@lru_cache(maxsize=_KEPT_CODERS)
+@lru_cache(maxsize=KEPT_CODERS)
 def cached_coder(codec: FibQuant, head_dim: int, seed: int) -> FibCoder:
     """The one coder of these settings, head size and seed, made when first asked for."""
     return FibCoder(codec, head_dim, seed)

@@ -11,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from polykv_core.arrays import U64_MASK, Array, Float32, Int8, UInt16, contract, frozen, multiply_add, sum_in_order
-from polykv_core.codecs.base import RowName
+from polykv_core.codecs.base import KEPT_CODERS, RowName
 from polykv_core.errors import CodecError
 from polykv_core.rotation import HadamardRotation, QrRotation
 from polykv_core.streams import standard_normals
 
 _SKETCH_SALT = (0xCAFEBABE00000001 + 0xDEADBEEF12345678) & U64_MASK
 _PI = np.float32(np.pi)
-_KEPT_CODERS = 128
 
 
 class TurboCodes(NamedTuple):
@@ -118,7 +117,7 @@ class TurboCoder:
         return self.rotation.inverse(pairs.reshape(-1, self.head_dim))
 
 
-@lru_cache(maxsize=_KEPT_CODERS)
+@lru_cache(maxsize=KEPT_CODERS)
 def cached_coder(codec: TurboQuant, head_dim: int, seed: int) -> TurboCoder:
     """The one coder of these settings, head size and seed, made when first asked for."""
     return TurboCoder(codec, head_dim, seed)
