@@ -1,12 +1,11 @@
 """The command line: parse, call, print, exit code. 0 passed, 1 a gate failed, 2 no verdict, 130 interrupted."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -20,50 +19,25 @@ from polykv_core.gates import GATES
 from polykv_core.inspection import uncompressed
 from polykv_core.measure import check_replayable
 from polykv_core.model_case import load_model_case
+from polykv_core.program import FAILED, PASSED, Program, reason, show
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
 from polykv_core.replay import run_captured_model_replay, run_model_case
-from polykv_core.terminal import complain, drop_output, inert, is_standard_output, print_bytes, print_text
+from polykv_core.terminal import complain, inert, is_standard_output
 
-_PASSED, _FAILED, _NO_VERDICT, _INTERRUPTED, _PIPE_CLOSED = 0, 1, 2, 130, 141
 _DEFAULTS = {field.name: field.default for field in fields(CapturedReplayConfig)}
 
 Loaded = TypeVar("Loaded")
+Facts = list[tuple[str, str]]
 
 
-class _Program(click.Group):
-    """A click group whose errors are one line each and whose exit codes are ours."""
-
-    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Run a command and exit; whatever happens, no traceback reaches the user."""
-        try:
-            code = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except click.Abort:
-            code = _INTERRUPTED
-        except click.ClickException as bad:
-            code = _no_verdict(bad.format_message())
-        except PolyKvError as bad:
-            code = _no_verdict(str(bad))
-        except OSError as bad:
-            drop_output()
-            code = _no_verdict(_reason(bad))
-        except MemoryError:
-            code = _no_verdict("not enough memory")
-        except Exception as bug:  # noqa: BLE001 a user has no use for a traceback
-            code = _no_verdict(f"unexpected {type(bug).__name__}: {bug}; this is a fault of polykv, please report it")
-        sys.exit(code)
-
-
-class _Ks(click.ParamType):
-    """Whole numbers, separated by commas."""
-
-    name = "K,K,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers; whether they are large enough is for the config to say."""
-        try:
-            return tuple(int(part) for part in value.split(","))
-        except ValueError:
-            self.fail(f"{shown(value)}; expected whole numbers separated by commas, like 8,16,32", param, ctx)
+def _whole_numbers(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """The numbers of a comma-separated list; whether they are large enough is for the config to say."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{shown(text)}; expected whole numbers separated by commas, like 8,16,32") from None
 
 
 def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +55,7 @@ _receipt_option = click.option(
 )
 
 
-@click.group(cls=_Program, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="polykv")
 def main() -> None:
     """Replay a captured attention head through a compressed KV cache and judge what is left of it.
@@ -95,37 +69,48 @@ def main() -> None:
 @click.option("--config", metavar="CONFIG.json", help="The ks and thresholds; single options override it.")
 @click.option(
     "--candidate-ks",
-    type=_Ks(),
+    metavar="K,K,...",
+    callback=_whole_numbers,
     help=f"Numbers of rows to read, in order of preference.  [default: {','.join(map(str, DEFAULT_CANDIDATE_KS))}]",
 )
 @_gate_options
 @_receipt_option
 def replay(fixture: str, config: str | None, receipt: str | None, **options: Any) -> int:
     """Replay FIXTURE, a captured head, and judge it at each k."""
+    _keep(receipt, fixture, config)
     settings = _settings(config, {name: value for name, value in options.items() if value is not None})
     captured = _load_fixture(fixture)
     with _naming(fixture):
         verdict = run_captured_model_replay(captured, settings)
-    return _report(verdict, receipt, {"Fixture": fixture, "Model": captured.model_id, "Queries": _queries(captured)})
+    return _report(
+        verdict, receipt, [("Fixture", fixture), ("Model", captured.model_id), ("Queries", _queries(captured))]
+    )
 
 
 @main.command("model-replay")
 @click.argument("case")
 @_receipt_option
 def model_replay(case: str, receipt: str | None) -> int:
-    """Replay CASE, a synthetic model replay: given pool and shell rows, queries and config in one file."""
+    """Replay CASE, a synthetic model replay.
+
+    One file gives the rows of pool and shell, the queries and the config.
+    """
+    _keep(receipt, case)
     loaded = _load(case, load_model_case)
     with _naming(case):
         verdict = run_model_case(loaded)
     layer_and_head = f"layer {loaded.config.layer}, KV head {loaded.config.head}, {len(loaded.queries)} queries"
     rows = f"{len(loaded.shared)} in the pool, {len(loaded.hot)} in the shell"
-    return _report(verdict, receipt, {"Case": case, "Replayed": layer_and_head, "Rows": rows})
+    return _report(verdict, receipt, [("Case", case), ("Replayed", layer_and_head), ("Rows", rows)])
 
 
 @main.command()
 @click.argument("fixture")
 def inspect(fixture: str) -> int:
-    """Say what FIXTURE holds, and what a replay could show at best."""
+    """Say what FIXTURE holds.
+
+    And what is left of the head with every row read and nothing compressed: no codec is to blame for that.
+    """
     captured = _load_fixture(fixture)
     try:
         check_replayable(captured)
@@ -133,22 +118,31 @@ def inspect(fixture: str) -> int:
         complain("warning", f"cannot be replayed: {bad}")
     best = uncompressed(captured)
     vocab, dim = captured.output_projection.shape
-    facts = {
-        "Fixture": fixture,
-        "Model": captured.model_id,
-        "Schema": captured.schema_version,
-        "head_dim": str(dim),
-        "Vocabulary": f"{vocab} rows of output_projection",
-        "Queries": _queries(captured),
-        "Labels": ", ".join(str(query.label_token) for query in captured.queries),
-        "Seed": f"{captured.seed} (query i: pool seed + i, shell seed + 10000 + i)",
-        "Digest": captured.digest,
-        "Uncompressed": f"output cosine {best.cosine_unscaled:.6f} with scores as they are, as in a replay",
-        "": f"output cosine {best.cosine_scaled:.6f} with scores / sqrt(head_dim)",
-        " ": f"KL divergence {best.kl:.4g} nats between exact_logits and the captured output's own logits",
-    }
-    _print(_lines(facts))
-    return _PASSED
+    facts = [
+        ("Fixture", fixture),
+        ("Model", captured.model_id),
+        ("Schema", captured.schema_version),
+        ("head_dim", str(dim)),
+        ("Vocabulary", f"{vocab} rows of output_projection"),
+        ("Queries", _queries(captured)),
+        ("Labels", ", ".join(str(query.label_token) for query in captured.queries)),
+        ("Seed", f"{captured.seed} (query i: pool seed + i, shell seed + 10000 + i)"),
+        ("Digest", captured.digest),
+        ("Uncompressed", "every row read, keys and values as captured:"),
+        ("", f"output cosine {best.cosine_unscaled:.6f} with scores as they are, as in a replay"),
+        ("", f"output cosine {best.cosine_scaled:.6f} with scores / sqrt(head_dim)"),
+        ("", f"KL divergence {best.kl:.4g} nats of the captured output's logits from exact_logits"),
+    ]
+    show(_lines(facts))
+    return PASSED
+
+
+def _keep(receipt: str | None, *inputs: str | None) -> None:
+    """Refuse to write the receipt over what it is about."""
+    for path in inputs:
+        with suppress(OSError, ValueError):
+            if receipt and path and os.path.samefile(receipt, path):
+                raise click.UsageError(f"--receipt {receipt} would overwrite the input {path}; give another path")
 
 
 def _settings(config: str | None, options: dict[str, Any]) -> CapturedReplayConfig:
@@ -170,7 +164,7 @@ def _load(path: str, load: Callable[[bytes], Loaded]) -> Loaded:
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as bad:
-        raise click.ClickException(f"cannot read {path}: {_reason(bad)}") from None
+        raise click.ClickException(f"cannot read {path}: {reason(bad)}") from None
     with _naming(path):
         return load(data)
 
@@ -184,27 +178,27 @@ def _naming(path: str) -> Iterator[None]:
         raise click.ClickException(f"{path}: {bad}") from None
 
 
-def _report(verdict: CapturedReplayReceipt | ModelReplayReceipt, path: str | None, facts: dict[str, str]) -> int:
+def _report(verdict: CapturedReplayReceipt | ModelReplayReceipt, path: str | None, facts: Facts) -> int:
     """Write the receipt, print the table unless the receipt has its place, and say how it went."""
     if path is not None:
         data = verdict.to_json().encode("utf-8")
         if path == "-" or is_standard_output(path):
-            _print(data)
+            show(data)
             return _exit_code(verdict)
         try:
             write_whole(path, data)
         except (OSError, ValueError) as bad:
-            raise click.ClickException(f"cannot write {path}: {_reason(bad)}") from None
-        facts["Receipt"] = path
+            raise click.ClickException(f"cannot write {path}: {reason(bad)}") from None
+        facts = [*facts, ("Receipt", path)]
 
     from polykv_core.tables import receipt_text  # rich is slow to import, and only tables need it
 
-    _print(f"{_lines(facts)}\n{receipt_text(verdict)}")
+    show(f"{_lines(facts)}\n{receipt_text(verdict)}")
     return _exit_code(verdict)
 
 
 def _exit_code(verdict: CapturedReplayReceipt | ModelReplayReceipt) -> int:
-    return _PASSED if verdict.passed else _FAILED
+    return PASSED if verdict.passed else FAILED
 
 
 def _queries(fixture: CapturedReplayFixture) -> str:
@@ -215,29 +209,10 @@ def _queries(fixture: CapturedReplayFixture) -> str:
     return f"{len(shell)}, each with {fixture.shared_tokens} rows in the pool and {rows} in the shell"
 
 
-def _lines(facts: dict[str, str]) -> str:
+def _lines(facts: Facts) -> str:
     """A fact a line, aligned."""
-    width = max(map(len, facts)) + 2
-    return "".join(f"{name:<{width}}{inert(text)}\n" for name, text in facts.items())
-
-
-def _print(content: str | bytes) -> None:
-    """Print, and tell a reader who went away from an output that cannot be written."""
-    try:
-        print_text(content) if isinstance(content, str) else print_bytes(content)
-    except BrokenPipeError:
-        raise click.exceptions.Exit(_PIPE_CLOSED) from None
-    except OSError as bad:
-        raise click.ClickException(f"cannot write to standard output: {_reason(bad)}") from None
-
-
-def _no_verdict(message: str) -> int:
-    complain("error", message)
-    return _NO_VERDICT
-
-
-def _reason(bad: Exception) -> str:
-    return getattr(bad, "strerror", None) or str(bad)
+    width = max(len(name) for name, _ in facts) + 2
+    return "".join(f"{name:<{width}}{inert(text)}\n" for name, text in facts)
 
 
 if __name__ == "__main__":

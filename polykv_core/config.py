@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self
 
+from polykv_core.arrays import Array
 from polykv_core.checks import Checks
 from polykv_core.errors import ConfigError
 from polykv_core.jsontext import Source, read_json
@@ -102,7 +103,8 @@ class ModelReplayConfig(_Config):
         """Check and normalise every field."""
         indices = {name: _check.integer(getattr(self, name), name) for name in ("layer", "head", "projection_seed")}
         vocab_size = _check.integer(self.vocab_size, "vocab_size", low=1)
-        ks = checked_ks(self.candidate_ks) if len(_check.items(self.candidate_ks, "candidate_ks")) else ()
+        none = isinstance(self.candidate_ks, list | tuple) and not self.candidate_ks
+        ks = () if none else checked_ks(self.candidate_ks)
         _set(self, candidate_ks=ks, vocab_size=vocab_size, **indices, **_checked_thresholds(self))
 
 
@@ -111,9 +113,10 @@ def load_captured_config(source: Source) -> CapturedReplayConfig:
     return CapturedReplayConfig.from_dict(_check.record(read_json(source, ConfigError), "the file"))
 
 
-def checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
+def checked_ks(ks: Sequence[int] | Array) -> tuple[int, ...]:
     """The candidate ks, if there are any and each is at least 1; larger than the rows means all rows."""
-    items = _check.items(ks, "candidate_ks")
+    numbers = isinstance(ks, range) or (isinstance(ks, Array) and ks.ndim == 1)
+    items = list(ks) if numbers else _check.items(ks, "candidate_ks")
     if not items:
         raise ConfigError("candidate_ks is empty; give at least one number of rows to read")
     return tuple(_check.integer(k, f"candidate_ks entry {index}", low=1) for index, k in enumerate(items))

@@ -60,7 +60,7 @@ class CapturedMeasurement(Measurement):
     warnings: tuple[str, ...]
 
 
-def measure(fixture: CapturedReplayFixture, candidate_ks: Sequence[int]) -> CapturedMeasurement:
+def measure(fixture: CapturedReplayFixture, candidate_ks: Sequence[int] | Int64[Array, " k"]) -> CapturedMeasurement:
     """Replay every query of a fixture through pool and shell, reading the top k rows for each k.
 
     A query's pool and shell are built once and its rows ranked once, whatever the number of ks. A query's numbers do

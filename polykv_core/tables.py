@@ -1,6 +1,8 @@
 """Verdicts as tables for a terminal: words and signs carry the meaning, colour only repeats it."""
 
+import io
 import math
+import sys
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -13,14 +15,15 @@ from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
 Receipt = CapturedReplayReceipt | ModelReplayReceipt
 
 _UNITS = {metric.name: metric.unit for metric in METRICS}
-_FOOTNOTE = (
-    "! fails its gate; equality passes. Margin: distance to the threshold, negative where the gate fails. "
-    "Decode reduction: all value rows / value rows read. Scores are not divided by sqrt(head_dim)."
-)
+_WIDE = 1000
+_FOOTNOTE = """
+k: rows read for each query, best score first. Decode reduction: value rows
+there are / value rows read. ! fails its gate; equality passes. Margin: how far
+inside its threshold a value is. Scores are not divided by sqrt(head_dim)."""
 
 
 def receipt_text(receipt: Receipt) -> str:
-    """The verdict in words, a row for each candidate k, and the gates at the selected k, as wide as the terminal."""
+    """The verdict in words, a row for each candidate k, and the gates at the selected k."""
     selected = first_passing(receipt.candidate_results)
     return rendered(
         _verdict_line(receipt),
@@ -29,25 +32,28 @@ def receipt_text(receipt: Receipt) -> str:
         Text(),
         Text(f"Gates at k = {selected.candidate_k}"),
         _gates_table(verdicts(selected, receipt.config)),
-        Text(),
-        Text(_FOOTNOTE),
+        Text(_FOOTNOTE, style="dim"),
     )
 
 
 def rendered(*parts: RenderableType) -> str:
-    """What a console on standard output would print; with colour only where that is a terminal."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part)
-    return captured.get()
+    """What a console would print; with colour only where standard output is a terminal.
+
+    As wide as the content needs, below 80 columns for usual numbers: a folded number is worse than a long line.
+    """
+    page = io.StringIO()
+    colour = True if sys.stdout and sys.stdout.isatty() else None  # None leaves it to rich, which knows FORCE_COLOR
+    console = Console(file=page, force_terminal=colour, width=_WIDE, highlight=False, markup=False, emoji=False)
+    for part in parts:
+        console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
 
 
-def number(value: float, digits: int = 5) -> str:
-    """A number with so many significant digits, scientific below 1e-4."""
+def number(value: float, digits: int = 5, sign: str = "") -> str:
+    """A number with so many significant digits, scientific below 1e-4; `sign` "+" writes a plus as well."""
     if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else f"{value:+}"
-    return f"{value:#.{digits}g}" if value else "0"
+        return f"{value:{sign}}".replace("nan", "NaN")
+    return f"{value:{sign}#.{digits}g}".rstrip(".") if value else "0"
 
 
 def _verdict_line(receipt: Receipt) -> Text:
@@ -60,12 +66,12 @@ def _verdict_line(receipt: Receipt) -> Text:
 def _candidates_table(receipt: Receipt) -> Table:
     """A row for each candidate, in the order listed; a column's head says what passes."""
     table = _table()
-    table.add_column("k", justify="right", overflow="fold")
+    table.add_column("k", justify="right")
     for verdict in verdicts(receipt.candidate_results[0], receipt.config):
         sign = ">=" if verdict.gate.side == "min" else "<="
-        head = [*verdict.gate.label.split(), f"{sign} {verdict.threshold:.5g}"]
-        table.add_column("\n".join(head), justify="right", overflow="fold", vertical="bottom")
-    table.add_column("Decode\nreduction", justify="right", overflow="fold", vertical="bottom")
+        head = [*_label(verdict).split(), f"{sign} {verdict.threshold:.5g}"]
+        table.add_column("\n".join(head), justify="right", vertical="bottom")
+    table.add_column("Decode\nreduction", justify="right", vertical="bottom")
     table.add_column("Verdict", vertical="bottom")
     for candidate in receipt.candidate_results:
         table.add_row(*_candidate_row(candidate, verdicts(candidate, receipt.config)))
@@ -85,19 +91,22 @@ def _candidate_row(candidate: CandidateReplayMetrics, judged: tuple[GateVerdict,
 def _gates_table(judged: tuple[GateVerdict, ...]) -> Table:
     table = _table()
     for head in ("Gate", "Value", "Threshold", "Margin", "Verdict"):
-        table.add_column(head, justify="right" if head in ("Value", "Margin") else "left", overflow="fold")
+        table.add_column(head, justify="right" if head in ("Value", "Margin") else "left")
     for verdict in judged:
-        unit = _UNITS[verdict.gate.metric]
         bound = "at least" if verdict.gate.side == "min" else "at most"
-        margin = number(verdict.margin)
         table.add_row(
-            f"{verdict.gate.label} ({unit})" if unit else verdict.gate.label,
+            _label(verdict),
             number(verdict.value, digits=7),
             f"{bound} {verdict.threshold!r}",
-            margin if margin[0] in "+-N0" else f"+{margin}",
+            number(verdict.margin, sign="+"),
             _word(verdict.passed),
         )
     return table
+
+
+def _label(verdict: GateVerdict) -> str:
+    unit = _UNITS[verdict.gate.metric]
+    return f"{verdict.gate.label} ({unit})" if unit else verdict.gate.label
 
 
 def _word(passed: bool) -> Text:

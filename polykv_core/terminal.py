@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def inert(text: str) -> str:
-    """Text as one line that does nothing to a terminal: escapes for newlines, control and bidi characters and the like."""
+    """Text as one line that does nothing to a terminal: newlines, control and bidi characters and the like escaped."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
@@ -17,9 +17,8 @@ def complain(kind: str, message: str) -> None:
     """One line on standard error. Where nobody can read it, it is lost, and that is no second error."""
     if sys.stderr is None:
         return
-    line = f"{kind}: {inert(message)}\n"
-    with suppress(OSError):
-        sys.stderr.write(line.encode(sys.stderr.encoding, "backslashreplace").decode(sys.stderr.encoding))
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{kind}: {inert(message)}\n")
         sys.stderr.flush()
 
 
