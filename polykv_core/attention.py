@@ -46,7 +46,7 @@ def outputs_at(ranked: RankedRows, ks: Int64[Array, " k"]) -> Float32[Array, "k 
     last = np.minimum(ks, len(ranked.scores)) - 1
     usable_rows = np.isfinite(ranked.values).all(axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
-        exps = _shifted_exp(ranked.scores, ranked.scores[0])
+        exps = _shifted_exp(ranked.scores, ranked.scores[:1])
         total = np.cumsum(exps)[last, None]
         weights = np.where(_usable(total), exps / total, np.float32(1.0) / (last + 1)[:, None].astype(np.float32))
         outputs = contract(np.where(read, weights, np.float32(0.0)), np.where(usable_rows[:, None], ranked.values, 0.0))
@@ -87,7 +87,7 @@ def _usable(total: Float[Array, "k 1"]) -> Bool[Array, "k 1"]:
     return (total > _SOFTMAX_FLOOR) & np.isfinite(total)
 
 
-def _shifted_exp(scores: Float32[Array, "... m"], largest: Float32[Array, "..."]) -> Float32[Array, "... m"]:
+def _shifted_exp(scores: Float32[Array, "... m"], largest: Float32[Array, "... 1"]) -> Float32[Array, "... m"]:
     """exp(score - largest), shifted in float32, exponentiated in float64, rounded to float32."""
     return np.exp((scores - largest).astype(np.float64)).astype(np.float32)
 

@@ -1,8 +1,7 @@
 """What a replay is asked: which ks to read, and the gates they must pass."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Protocol, TypeVar, no_type_check, runtime_checkable
 
 from polykv_core.arrays import Array
 from polykv_core.checks import Checks
@@ -13,7 +12,10 @@ DEFAULT_CANDIDATE_KS = (8, 16, 32, 64)
 
 _check = Checks(ConfigError)
 
+Config = TypeVar("Config", bound="_Config")
 
+
+@runtime_checkable
 class GateThresholds(Protocol):
     """The five thresholds that both configs carry. Equality passes."""
 
@@ -49,18 +51,20 @@ class _Config:
     """What both configs share: to and from JSON fields."""
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[Config], data: object) -> Config:
         """A config from JSON fields; what is missing takes its default. Raises ConfigError."""
-        record = _check.record(data, "the config")
-        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-        _check.no_near_miss(record, known, "the config")
-        return cls(**{name: record[name] for name in known if name in record})
+        known = fields(cls)  # type: ignore[arg-type]
+        record = _check.record(data, "the config", [field.name for field in known if field.default is MISSING])
+        names = [field.name for field in known]
+        _check.no_near_miss(record, names, "the config")
+        return cls(**{name: record[name] for name in names if name in record})
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in the reference's order."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
+@no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True)
 class CapturedReplayConfig(_Config):
     """Candidate ks and gates for a captured replay; the gates' defaults are the reference's.
@@ -80,6 +84,7 @@ class CapturedReplayConfig(_Config):
         _set(self, candidate_ks=checked_ks(self.candidate_ks), **_checked_thresholds(self))
 
 
+@no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True)
 class ModelReplayConfig(_Config):
     """Layer, head, synthetic projection, candidate ks and gates for a model replay; defaults are the reference's.
@@ -113,10 +118,11 @@ def load_captured_config(source: Source) -> CapturedReplayConfig:
     return CapturedReplayConfig.from_dict(_check.record(read_json(source, ConfigError), "the file"))
 
 
-def checked_ks(ks: Sequence[int] | Array) -> tuple[int, ...]:
+def checked_ks(ks: object) -> tuple[int, ...]:
     """The candidate ks, if there are any and each is at least 1; larger than the rows means all rows."""
-    numbers = isinstance(ks, range) or (isinstance(ks, Array) and ks.ndim == 1)
-    items = list(ks) if numbers else _check.items(ks, "candidate_ks")
+    if isinstance(ks, range) or (isinstance(ks, Array) and ks.ndim == 1):
+        ks = list(ks)
+    items = _check.items(ks, "candidate_ks")
     if not items:
         raise ConfigError("candidate_ks is empty; give at least one number of rows to read")
     return tuple(_check.integer(k, f"candidate_ks entry {index}", low=1) for index, k in enumerate(items))

@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import no_type_check
 
 from polykv_core.arrays import Array, Float32
 from polykv_core.checks import Checks, shown
@@ -21,6 +20,7 @@ _FIXTURE_FIELDS = (
 _QUERY_FIELDS = ("query", "keys", "values", "exact_attention_output", "exact_logits", "label_token")
 
 
+@no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True, eq=False)
 class CapturedReplayQuery:
     """One captured query with the rows it attends to, and what the model made of them."""
@@ -38,6 +38,7 @@ class CapturedReplayQuery:
         return len(self.keys)
 
 
+@no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True, eq=False)
 class CapturedReplayFixture:
     """One attention head, captured: a projection to logits and the queries, all finite float32.
@@ -58,7 +59,7 @@ class CapturedReplayFixture:
     warnings: tuple[str, ...] = field(default=())
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: object) -> "CapturedReplayFixture":
         """A fixture from the crate's JSON fields: scalars, and (nested) lists or arrays of numbers."""
         record = _check.record(data, "the fixture", _FIXTURE_FIELDS)
         return cls(**{name: record[name] for name in _FIXTURE_FIELDS})
@@ -122,9 +123,7 @@ def load_fixture(source: Source) -> CapturedReplayFixture:
     return CapturedReplayFixture.from_dict(_check.record(read_json(source, FixtureError), "the file"))
 
 
-def _checked_query(
-    query: CapturedReplayQuery | Mapping[str, Any], place: str, head_dim: int, vocab: int, shared_tokens: int
-) -> CapturedReplayQuery:
+def _checked_query(query: object, place: str, head_dim: int, vocab: int, shared_tokens: int) -> CapturedReplayQuery:
     record = vars(query) if isinstance(query, CapturedReplayQuery) else _check.record(query, place, _QUERY_FIELDS)
     keys = _check.rows(record["keys"], f"{place}, keys", head_dim, "head_dim")
     values = _check.rows(record["values"], f"{place}, values", head_dim, "head_dim")

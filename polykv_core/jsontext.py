@@ -8,15 +8,25 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol, runtime_checkable
 
 from polykv_core.checks import shown
 from polykv_core.errors import PolyKvError
 
-Source = str | os.PathLike[str] | bytes | IO[bytes] | IO[str]
+
+@runtime_checkable
+class Readable(Protocol):
+    """An open file of bytes or text."""
+
+    def read(self) -> bytes | str:
+        """All of it."""
+
+
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable
 
 MAX_BYTES = 2**30
 _MAX_DIGITS = 400
+_MAX_PLACE = 80
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -37,7 +47,7 @@ def read_json(source: Source, error: type[PolyKvError]) -> Any:
         raise error("the JSON is nested too deeply to be a fixture, config, case or receipt") from None
     if faults.found:
         place, fault = next(_places(value, ""))
-        raise error(f"{place or 'the file'} {fault.text}")
+        raise error(f"{_short(place) or 'the file'} {fault.text}")
     return value
 
 
@@ -81,10 +91,15 @@ def _places(value: Any, place: str) -> Iterator[tuple[str, _Fault]]:
         yield place, value
     elif isinstance(value, dict):
         for name, inner in value.items():
+            name = name if name.isprintable() and len(name) <= _MAX_PLACE else shown(name)
             yield from _places(inner, f"{place}.{name}" if place else name)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _places(inner, f"{place}[{index}]")
+
+
+def _short(place: str) -> str:
+    return place if len(place) <= _MAX_PLACE else f"...{place[-_MAX_PLACE:]}"
 
 
 def _text(data: bytes, error: type[PolyKvError]) -> str:

@@ -1,8 +1,7 @@
 """The model-replay case: the rows of pool and shell, the queries and the config, in one file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 
@@ -38,7 +37,7 @@ class ModelReplayCase:
     config: ModelReplayConfig
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: object) -> "ModelReplayCase":
         """A case from JSON fields. Raises CaseError (CacheError, ConfigError for those parts), naming the place."""
         record = _check.record(data, "the case", _CASE_FIELDS)
         shape = KvTensorShape.from_dict(_check.record(record["shape"], "shape"))

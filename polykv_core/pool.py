@@ -1,7 +1,6 @@
 """The shared pool: rows that many agents read, compressed once with FibQuant."""
 
 from dataclasses import dataclass
-from typing import Self
 
 from polykv_core.arrays import Array, Float32
 from polykv_core.codecs import POOL_CODEC, SHELL_CODEC, Codec
@@ -17,7 +16,9 @@ class SharedKVPool:
     tier: CompressedTier
 
     @classmethod
-    def build(cls, rows: Float32[Array, "t width"], shape: KvTensorShape, seed: int, codec: Codec = POOL_CODEC) -> Self:
+    def build(
+        cls, rows: Float32[Array, "t width"], shape: KvTensorShape, seed: int, codec: Codec = POOL_CODEC
+    ) -> "SharedKVPool":
         """Compress rows [t, layers * heads * 2 * d], all finite, with a u64 seed.
 
         Raises CacheError for rows that do not fit the shape, CodecError for rows the codec cannot hold.

@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from polykv_core.checks import Checks
 from polykv_core.config import CapturedReplayConfig, ModelReplayConfig
@@ -26,6 +26,8 @@ MODEL_CLAIM_BOUNDARY = (
 
 _check = Checks(ReceiptError)
 
+Receipt = TypeVar("Receipt", bound="_Receipt")
+
 
 @dataclass(frozen=True)
 class ModelReplayMetrics:
@@ -46,7 +48,7 @@ class ModelReplayMetrics:
     decode_reduction: float
 
     @classmethod
-    def of(cls, candidate: CandidateReplayMetrics, query_count: int) -> Self:
+    def of(cls, candidate: CandidateReplayMetrics, query_count: int) -> "ModelReplayMetrics":
         """The metrics of a candidate over so many queries."""
         counts = dict.fromkeys(("query_count", "exact_attention_outputs", "logit_vectors_compared"), query_count)
         measured = {field.name: getattr(candidate, field.name) for field in fields(cls) if field.name not in counts}
@@ -72,13 +74,13 @@ class _Receipt:
         return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[Receipt], data: object) -> Receipt:
         """A receipt from JSON fields; unknown ones are ignored, as the crate does. Raises ReceiptError."""
-        receipt: Self = _record(cls, data, "the receipt")
+        receipt: Receipt = _record(cls, data, "the receipt")
         return receipt
 
     @classmethod
-    def from_json(cls, source: Source) -> Self:
+    def from_json(cls: type[Receipt], source: Source) -> Receipt:
         """A receipt from JSON text as bytes, a path or a file object; a string is the JSON text itself."""
         return cls.from_dict(read_json(source.encode() if isinstance(source, str) else source, ReceiptError))
 
@@ -98,7 +100,7 @@ class CapturedReplayReceipt(_Receipt):
     blockers: tuple[str, ...]
 
     @classmethod
-    def of(cls, measurement: CapturedMeasurement, config: CapturedReplayConfig) -> Self:
+    def of(cls, measurement: CapturedMeasurement, config: CapturedReplayConfig) -> "CapturedReplayReceipt":
         """Judge a measurement. Raises ConfigError if a k of the config was not measured."""
         candidates = judge_candidates(measurement, config)
         selected = first_passing(candidates)
@@ -129,7 +131,7 @@ class ModelReplayReceipt(_Receipt):
     blockers: tuple[str, ...]
 
     @classmethod
-    def of(cls, measurement: Measurement, config: ModelReplayConfig) -> Self:
+    def of(cls, measurement: Measurement, config: ModelReplayConfig) -> "ModelReplayReceipt":
         """Judge a measurement. Raises ConfigError if a k of the config was not measured."""
         candidates = judge_candidates(measurement, config)
         selected = first_passing(candidates)

@@ -8,7 +8,7 @@ from polykv_core.streams import booleans, standard_normals
 _HADAMARD_SALT = 0xA11CE55ED5A5EED5
 
 
-def orthogonal_factor(matrix: Float64[Array, "d d"]) -> Float64[Array, "d d"]:
+def orthogonal_factor(matrix: Float[Array, "d d"]) -> Float64[Array, "d d"]:
     """Q of the QR factorisation whose R has no negative diagonal entry, by Householder reflections.
 
     Not LAPACK's: that one's last digits depend on the number of BLAS threads. The loop runs once a column and only when
@@ -72,6 +72,7 @@ class HadamardRotation:
         return _butterflies(rows) * self._scale * self._signs
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _butterflies(rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
     count, dim = rows.shape
     step = 1

@@ -51,8 +51,8 @@ def rendered(*parts: RenderableType) -> str:
 
 def number(value: float, digits: int = 5, sign: str = "") -> str:
     """A number with so many significant digits, scientific below 1e-4; `sign` "+" writes a plus as well."""
-    if not math.isfinite(value):
-        return f"{value:{sign}}".replace("nan", "NaN")
+    if math.isnan(value):
+        return "NaN"
     return f"{value:{sign}#.{digits}g}".rstrip(".") if value else "0"
 
 

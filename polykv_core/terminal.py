@@ -43,8 +43,9 @@ def print_bytes(data: bytes) -> None:
 def drop_output() -> None:
     """Send what is still buffered for standard output nowhere, or the interpreter would try it again on its way out."""
     with suppress(OSError, AttributeError):
+        output = sys.stdout.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, output)
         os.close(nowhere)
 
 

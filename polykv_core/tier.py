@@ -1,9 +1,8 @@
 """One tier of the compressed cache: rows in, codes kept, scores and values out. Pool and shell are one each."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Self
+from typing import no_type_check
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from polykv_core.errors import CacheError
 _check = Checks(CacheError)
 
 
+@no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True)
 class KvTensorShape:
     """The shape of a model's KV tensors. Raises CacheError for a size below 1."""
@@ -28,7 +28,7 @@ class KvTensorShape:
     hidden_size: int | None = None
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: object) -> "KvTensorShape":
         """A shape from the crate's JSON fields."""
         record = _check.record(data, "shape", ("num_layers", "num_kv_heads", "head_dim"))
         return cls(**{field.name: record[field.name] for field in fields(cls) if field.name in record})

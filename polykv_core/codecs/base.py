@@ -16,7 +16,7 @@ contract by tests/test_codec_contract.py.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from polykv_core.arrays import Array, Float32
 
@@ -27,6 +27,7 @@ RowName = Callable[[int], str]
 KEPT_CODERS = 128
 
 
+@runtime_checkable
 class Coder(Protocol):
     """A codec bound to one head size and one seed."""
 
@@ -40,6 +41,7 @@ class Coder(Protocol):
         """Estimated inner product of the query with each encoded row."""
 
 
+@runtime_checkable
 class Codec(Protocol):
     """Settings of a compression scheme."""
 

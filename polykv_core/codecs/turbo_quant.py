@@ -88,6 +88,8 @@ class TurboCoder:
         with np.errstate(over="ignore"):
             radii = np.sqrt(multiply_add(a, a, b * b))
         angle = np.arctan2(b.astype(np.float64), a.astype(np.float64)).astype(np.float32)
+        # An angle of infinities is no number; it takes the first cell, as the reference's cast to an integer does.
+        angle[np.isnan(angle)] = -_PI
         turns = (_PI + angle) / (np.float32(2.0) * _PI) * np.float32(self.levels)
         angles = (np.floor(turns).astype(np.int64) % self.levels).astype(np.uint16)
         with np.errstate(invalid="ignore", over="ignore"):

@@ -1,0 +1,47 @@
+"""The sample fixtures that the dashboard offers. To add one: its file in sample_fixtures/ and an entry in SAMPLES."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDER = Path(__file__).resolve().parents[2] / "sample_fixtures"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A fixture file, the title it is offered under, and a sentence on what it shows."""
+
+    file_name: str
+    title: str
+    shows: str
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        return _FOLDER / self.file_name
+
+
+# The first one is on screen at the first visit.
+SAMPLES = (
+    Sample(
+        "smollm2_l15_h2_local.json.gz",
+        "SmolLM2-135M, layer 15, head 2",
+        "A head of a real language model. Like the reference, the replay does not scale scores by 1/√d as the model "
+        "does, so nearly all attention falls on one row: eight rows do as well as all, and a larger k does not help.",
+    ),
+    Sample(
+        "smollm2_l0_h0_model.json.gz",
+        "SmolLM2-135M, layer 0, head 0",
+        "A head of a real language model, held against the logits of the whole model. One head alone does not give "
+        "those: even its exact output is about 3.3 nats away, so the gates on logits fail whatever the cache does.",
+    ),
+    Sample(
+        "synthetic_d16_basic.json",
+        "Synthetic head, 16 dimensions",
+        "Random rows with attention spread over many of them: a larger k brings the output nearer to the exact one.",
+    ),
+    Sample(
+        "synthetic_d64_sink.json",
+        "Synthetic head, 64 dimensions, attention sink",
+        "One row, the sink, draws nearly all attention where scores are not scaled: the output hardly changes with k.",
+    ),
+)

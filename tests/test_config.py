@@ -1,0 +1,192 @@
+"""Configs: what they refuse, how they are read and written."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import annotations_unchecked
+
+from polykv_core import CapturedReplayConfig, ConfigError, ModelReplayConfig, load_captured_config
+
+THRESHOLDS = ("min_output_cosine", "max_output_mse", "max_kl_divergence", "max_ppl_delta", "min_top1_agreement")
+BOTH = pytest.mark.parametrize("config_class", [CapturedReplayConfig, ModelReplayConfig])
+
+
+def refusal(config_class, **fields):
+    """What a config says about fields that it refuses."""
+    with pytest.raises(ConfigError) as refused:
+        config_class.from_dict({"candidate_ks": [8], **fields})
+    return str(refused.value)
+
+
+@BOTH
+def test_the_defaults_are_the_reference_s(config_class):
+    """Gates that a config does not speak of."""
+    config = config_class.from_dict({"candidate_ks": [8]})
+    assert [getattr(config, name) for name in THRESHOLDS] == [0.75, 0.25, 0.5, 1.0, 0.25]
+
+
+def test_a_captured_config_is_written_in_the_reference_s_order():
+    """Candidate ks first, then the gates."""
+    assert list(CapturedReplayConfig((8,)).to_dict()) == ["candidate_ks", *THRESHOLDS]
+
+
+def test_a_model_config_has_the_reference_s_fields():
+    """Layer, head, ks, vocabulary and projection seed, then the gates."""
+    names = ["layer", "head", "candidate_ks", "vocab_size", "projection_seed", *THRESHOLDS]
+    assert list(ModelReplayConfig().to_dict()) == names
+
+
+@BOTH
+@pytest.mark.parametrize("name", THRESHOLDS)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, np.float32("nan")])
+def test_a_threshold_that_is_not_finite_is_refused(config_class, name, value):
+    """NaN would slip through every comparison; the gate is named."""
+    message = refusal(config_class, **{name: value})
+    assert message.startswith(f"{name} is ")
+    assert message.endswith("; expected a finite number")
+
+
+@BOTH
+@pytest.mark.parametrize("name", THRESHOLDS)
+@pytest.mark.parametrize("value", [None, "0.5", True, [0.5], {}])
+def test_a_threshold_that_is_no_number_is_refused(config_class, name, value):
+    """Null, strings, booleans, lists and objects."""
+    message = refusal(config_class, **{name: value})
+    assert message.startswith(f"{name} is ")
+    assert message.endswith("; expected a number")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("ks", "message"),
+    [
+        ([8, 0], "candidate_ks entry 1 is 0; expected a whole number from 1 to 2^64 - 1"),
+        ([-1], "candidate_ks entry 0 is -1; expected a whole number from 1 to 2^64 - 1"),
+        ([8.0], "candidate_ks entry 0 is 8.0; expected a whole number from 1 to 2^64 - 1"),
+        ([True], "candidate_ks entry 0 is true; expected a whole number from 1 to 2^64 - 1"),
+        (["8"], "candidate_ks entry 0 is '8'; expected a whole number from 1 to 2^64 - 1"),
+        ([None], "candidate_ks entry 0 is null; expected a whole number from 1 to 2^64 - 1"),
+        ([2**64], "candidate_ks entry 0 is 18446744073709551616; expected a whole number from 1 to 2^64 - 1"),
+        (8, "candidate_ks is 8; expected a list"),
+        ("8", "candidate_ks is '8'; expected a list"),
+        (None, "candidate_ks is null; expected a list"),
+        ({"8": 8}, "candidate_ks is a JSON object of 1; expected a list"),
+    ],
+)
+def test_ks_that_mean_nothing_are_refused(config_class, ks, message):
+    """Entries are counted from 0 in the message."""
+    assert refusal(config_class, candidate_ks=ks) == message
+
+
+def test_no_ks_are_refused_for_a_captured_replay():
+    """Empty or missing."""
+    assert (
+        refusal(CapturedReplayConfig, candidate_ks=[])
+        == "candidate_ks is empty; give at least one number of rows to read"
+    )
+    with pytest.raises(ConfigError, match=r"^the config has no field 'candidate_ks'"):
+        CapturedReplayConfig.from_dict({})
+
+
+def test_no_ks_are_taken_by_a_model_config():
+    """As in the reference; the replay refuses them later."""
+    assert ModelReplayConfig.from_dict({"candidate_ks": []}).candidate_ks == ()
+
+
+@pytest.mark.parametrize("name", ["layer", "head", "projection_seed", "vocab_size"])
+@pytest.mark.parametrize("value", [-1, 1.0, True, "1", None])
+def test_an_index_that_is_no_whole_number_is_refused(name, value):
+    """Layer, head, projection seed and vocabulary size."""
+    low = 1 if name == "vocab_size" else 0
+    assert refusal(ModelReplayConfig, **{name: value}).endswith(f"; expected a whole number from {low} to 2^64 - 1")
+
+
+def test_a_vocabulary_of_nothing_is_refused():
+    """There is no distribution over no tokens."""
+    assert refusal(ModelReplayConfig, vocab_size=0) == "vocab_size is 0; expected a whole number from 1 to 2^64 - 1"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("candidate_k", "candidate_ks"),
+        ("min_ouput_cosine", "min_output_cosine"),
+        ("max_kl_divergance", "max_kl_divergence"),
+    ],
+)
+def test_a_name_typed_wrong_is_pointed_out(config_class, typed, meant):
+    """A gate that would silently keep its default is worse than an error."""
+    assert refusal(config_class, **{typed: 1}) == f"the config has an unknown field '{typed}'; did you mean '{meant}'?"
+
+
+@BOTH
+def test_an_unknown_field_that_is_like_no_other_is_ignored(config_class):
+    """As in the reference."""
+    assert config_class.from_dict({"candidate_ks": [8], "comment": "x"}) == config_class.from_dict(
+        {"candidate_ks": [8]}
+    )
+
+
+@BOTH
+def test_a_config_is_frozen_and_comparable(config_class):
+    """Equal fields make equal configs; fields cannot be set."""
+    config = config_class(candidate_ks=(8, 16))
+    assert config == config_class.from_dict({"candidate_ks": [8, 16]})
+    assert hash(config) == hash(config_class(candidate_ks=(8, 16)))
+    with pytest.raises(AttributeError):
+        config.candidate_ks = (1,)
+
+
+@BOTH
+def test_numpy_numbers_become_plain_ones(config_class):
+    """Thresholds and ks from arrays can be written as JSON."""
+    with annotations_unchecked():
+        config = config_class(
+            candidate_ks=[np.int64(8), np.uint8(3)], min_output_cosine=np.float32(0.5), max_output_mse=1
+        )
+    assert json.loads(json.dumps(config.to_dict()))["candidate_ks"] == [8, 3]
+    assert type(config.min_output_cosine) is float
+    assert type(config.max_output_mse) is float
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(ks=st.lists(st.integers(1, 2**64 - 1), min_size=1, max_size=5), gates=st.tuples(*[finite] * len(THRESHOLDS)))
+def test_any_valid_config_survives_the_round_trip(ks, gates):
+    """Written as JSON and read again, a config is equal; ks keep order and repeats."""
+    config = CapturedReplayConfig(tuple(ks), *gates)
+    again = load_captured_config(json.dumps(config.to_dict()).encode())
+    assert again == config
+    assert again.candidate_ks == tuple(ks)
+    model = ModelReplayConfig(1, 2, tuple(ks), 3, 4, *gates)
+    assert ModelReplayConfig.from_dict(json.loads(json.dumps(model.to_dict()))) == model
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "the file is empty; expected JSON"),
+        (b"[8]", "the file is a list of 1; expected a JSON object"),
+        (b'{"candidate_ks": [8], "candidate_ks": [9]}', "the file has the key 'candidate_ks' twice; keep one of them"),
+        (b'{"candidate_ks": [NaN]}', "candidate_ks[0] is NaN, which is not JSON; every number must be finite"),
+        (b'{"candidate_ks": [8], "max_ppl_delta": 1e999}', "max_ppl_delta is inf; expected a finite number"),
+        (b'{"candidate_ks": [8]', "no valid JSON at line 1, column 21: Expecting ',' delimiter"),
+    ],
+)
+def test_a_config_file_that_is_none_is_refused(text, message):
+    """The reader's messages, as a ConfigError."""
+    with pytest.raises(ConfigError) as refused:
+        load_captured_config(text)
+    assert str(refused.value) == message
+
+
+def test_a_config_file_that_is_not_there_is_refused(tmp_path):
+    """A path that cannot be read is a ConfigError."""
+    with pytest.raises(ConfigError, match=r"^cannot read "):
+        load_captured_config(tmp_path / "missing.json")

@@ -1,0 +1,224 @@
+"""Receipts: written whole or not at all, read back equal, refused with their place."""
+
+import copy
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import GOLDEN, encoded, fixture_fields, read_golden, refused_with
+
+from polykv_core import (
+    CapturedReplayConfig,
+    CapturedReplayReceipt,
+    ModelReplayReceipt,
+    PolyKvError,
+    ReceiptError,
+    load_fixture,
+    run_captured_model_replay,
+)
+
+GOLDEN_RECEIPT = read_golden(GOLDEN / "captured" / "d8_unscaled" / "receipt.json")
+MODEL_RECEIPT = read_golden(GOLDEN / "model" / "one_layer_two_heads" / "receipt.json")
+RECEIPT = run_captured_model_replay(load_fixture(encoded(fixture_fields())), CapturedReplayConfig((2, 6)))
+FIELDS = json.loads(RECEIPT.to_json())
+
+
+def changed(fields, *path, to):
+    """A deep copy of JSON fields with one place changed."""
+    fields = copy.deepcopy(fields)
+    *inner, last = path
+    node = fields
+    for step in inner:
+        node = node[step]
+    node[last] = to
+    return fields
+
+
+def leaves(value, path=()):
+    """Every number, string and flag of a JSON value, with its path."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if inner is None:
+        yield path, value
+    else:
+        for step, child in inner:
+            yield from leaves(child, (*path, step))
+
+
+def test_a_receipt_survives_the_round_trip():
+    """Read back it is equal, from text, bytes and a file object, and writes the same bytes again."""
+    text = RECEIPT.to_json()
+    assert CapturedReplayReceipt.from_json(text) == RECEIPT
+    assert CapturedReplayReceipt.from_json(text.encode()) == RECEIPT
+    assert CapturedReplayReceipt.from_json(text).to_json() == text
+    assert CapturedReplayReceipt.from_dict(RECEIPT.to_dict()) == RECEIPT
+
+
+def test_a_receipt_file_is_read(tmp_path):
+    """From a path; a string is the JSON text itself and never taken for a path."""
+    path = tmp_path / "receipt.json"
+    path.write_text(RECEIPT.to_json(), encoding="utf-8")
+    assert CapturedReplayReceipt.from_json(path) == RECEIPT
+    with pytest.raises(ReceiptError, match=r"^no valid JSON at line 1, column 1"):
+        CapturedReplayReceipt.from_json(str(path))
+
+
+def test_a_receipt_s_text_ends_with_one_newline_and_keeps_letters():
+    """Two-space indent, no escapes for letters, a newline at the end."""
+    text = replace(RECEIPT, model_id="Kopf \N{LATIN SMALL LETTER U WITH DIAERESIS}\N{GRINNING FACE}").to_json()
+    assert text.endswith("}\n")
+    assert not text.endswith("\n\n")
+    assert '\n  "model_id": "Kopf \N{LATIN SMALL LETTER U WITH DIAERESIS}\N{GRINNING FACE}",\n' in text
+    assert CapturedReplayReceipt.from_json(text).model_id.startswith("Kopf ")
+
+
+def test_schema_and_claim_boundary_are_the_reference_s():
+    """The texts by which the crate knows its receipts."""
+    for name in ("schema_version", "claim_boundary"):
+        assert FIELDS[name] == GOLDEN_RECEIPT[name]
+    assert MODEL_RECEIPT["schema_version"] == "poly_kv_model_replay_receipt_v1"
+
+
+def test_the_metrics_are_those_of_the_selected_candidate():
+    """And count the queries three times over, as the reference does."""
+    selected = next(c for c in FIELDS["candidate_results"] if c["candidate_k"] == FIELDS["selected_candidate_k"])
+    counts = ("query_count", "exact_attention_outputs", "logit_vectors_compared")
+    assert [FIELDS["metrics"][name] for name in counts] == [2, 2, 2]
+    for name in set(FIELDS["metrics"]) - set(counts):
+        assert FIELDS["metrics"][name] == selected[name]
+    assert (FIELDS["passed"], FIELDS["blockers"]) == (selected["passed"], selected["blockers"])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "metric", ["output_cosine_mean", "kl_divergence_mean", "ppl_proxy_exact", "ppl_proxy_delta", "decode_reduction"]
+)
+def test_a_receipt_with_a_number_that_is_not_finite_is_not_written(metric, value):
+    """The error names the place; nothing is written half."""
+    results = list(RECEIPT.candidate_results)
+    results[1] = replace(results[1], **{metric: value})
+    with pytest.raises(ReceiptError) as refused:
+        replace(RECEIPT, candidate_results=tuple(results)).to_json()
+    assert str(refused.value).startswith(
+        f"candidate_results[1], {metric} is {value}; a receipt holds finite numbers only"
+    )
+    with pytest.raises(ReceiptError, match=f"^metrics, {metric} is {value}; "):
+        replace(RECEIPT, metrics=replace(RECEIPT.metrics, **{metric: value})).to_json()
+
+
+def test_unknown_fields_are_ignored():
+    """At the top and below, as the crate does: a newer receipt can be read."""
+    fields = changed(FIELDS, "provenance", to={"digest": "sha256:0"})
+    fields["metrics"]["more"] = 1
+    fields["candidate_results"][0]["more"] = [1]
+    assert CapturedReplayReceipt.from_json(json.dumps(fields)) == RECEIPT
+
+
+@pytest.mark.parametrize("missing", [*FIELDS])
+def test_a_missing_field_is_named(missing):
+    """Every field of the reference is needed."""
+    fields = {name: value for name, value in FIELDS.items() if name != missing}
+    with pytest.raises(ReceiptError, match=f"^the receipt has no field '{missing}'; add it$"):
+        CapturedReplayReceipt.from_json(json.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("schema_version",), 1, "the receipt, schema_version is 1; expected a string"),
+        (("model_id",), None, "the receipt, model_id is null; expected a string"),
+        (("passed",), 0, "the receipt, passed is 0; expected true or false"),
+        (("passed",), "true", "the receipt, passed is 'true'; expected true or false"),
+        (
+            ("selected_candidate_k",),
+            2.0,
+            "the receipt, selected_candidate_k is 2.0; expected a whole number from 0 to 2^64 - 1",
+        ),
+        (("selected_candidate_k",), True, "the receipt, selected_candidate_k is true; expected a whole number"),
+        (("blockers",), "none", "the receipt, blockers is 'none'; expected a list"),
+        (("blockers",), [1], "the receipt, blockers[0] is 1; expected a string"),
+        (("candidate_results",), {}, "the receipt, candidate_results is a JSON object of 0; expected a list"),
+        (("candidate_results", 1), [], "the receipt, candidate_results[1] is a list of 0; expected a JSON object"),
+        (
+            ("candidate_results", 1, "output_mse_mean"),
+            "0",
+            "the receipt, candidate_results[1], output_mse_mean is '0'; expected a number",
+        ),
+        (
+            ("candidate_results", 0, "passed"),
+            None,
+            "the receipt, candidate_results[0], passed is null; expected true or false",
+        ),
+        (
+            ("candidate_results", 0, "candidate_k"),
+            -1,
+            "the receipt, candidate_results[0], candidate_k is -1; expected a whole",
+        ),
+        (("metrics",), None, "the receipt, metrics is null; expected a JSON object"),
+        (("metrics", "query_count"), 1.5, "the receipt, metrics, query_count is 1.5; expected a whole number"),
+        (
+            ("metrics", "output_cosine_mean"),
+            True,
+            "the receipt, metrics, output_cosine_mean is true; expected a number",
+        ),
+        (("config",), [], "the receipt, config is a list of 0; expected a JSON object"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_its_place(path, value, message):
+    """Wherever it stands."""
+    with pytest.raises(ReceiptError) as refused:
+        CapturedReplayReceipt.from_json(json.dumps(changed(FIELDS, *path, to=value)))
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({}, "candidate_ks"),
+        ({"candidate_ks": [0]}, "candidate_ks entry 0 is 0; expected a whole number from 1"),
+        ({"candidate_ks": [8], "max_output_mse": None}, "max_output_mse is null; expected a number"),
+    ],
+)
+def test_a_receipt_whose_config_is_faulty_is_refused(config, text):
+    """The config is checked as any other, and its field is named."""
+    with pytest.raises(PolyKvError) as refused:
+        CapturedReplayReceipt.from_json(json.dumps(changed(FIELDS, "config", to=config)))
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity"])
+def test_a_receipt_file_with_nan_is_refused(literal):
+    """Python would read it; it is no JSON, and no metric."""
+    text = json.dumps(changed(FIELDS, "metrics", "output_cosine_mean", to="PUT")).replace('"PUT"', literal)
+    with pytest.raises(ReceiptError, match=f"^metrics.output_cosine_mean is {literal}, which is not JSON"):
+        CapturedReplayReceipt.from_json(text)
+
+
+@pytest.mark.parametrize("receipt_class", [CapturedReplayReceipt, ModelReplayReceipt])
+@pytest.mark.parametrize("text", ["", "[]", "null", '"x"', "{", "{}", "[" * 100_000])
+def test_what_is_no_receipt_is_refused(receipt_class, text):
+    """Other JSON and no JSON are ReceiptErrors."""
+    with pytest.raises(ReceiptError):
+        receipt_class.from_json(text)
+
+
+odd_values = st.sampled_from(
+    [None, True, 0, -1, 1.5, 2**64, 10**400, 1e999, "", "x", "\ud800", [], {}, [None], {"a": 1}, [[]]]
+)
+
+
+@pytest.mark.parametrize(
+    ("receipt_class", "fields"),
+    [(CapturedReplayReceipt, FIELDS), (ModelReplayReceipt, MODEL_RECEIPT)],
+    ids=["captured", "model"],
+)
+@given(data=st.data())
+def test_any_other_value_anywhere_is_read_or_refused(receipt_class, fields, data):
+    """A receipt with one value, list or object replaced reads, or raises PolyKvError, nothing else."""
+    path, _ = data.draw(st.sampled_from(list(leaves(fields))))
+    path = path[: data.draw(st.integers(1, len(path)))]
+    mutated = changed(fields, *path, to=data.draw(odd_values))
+    refused = refused_with(PolyKvError, lambda: receipt_class.from_json(json.dumps(mutated)))
+    assert refused is None or refused.isprintable()
