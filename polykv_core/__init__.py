@@ -1,7 +1,15 @@
 """Replay captured attention heads through a two-tier compressed KV cache and judge what is left of them."""
 
 from polykv_core.codecs import CODECS, ExactCodec, FibQuant, TurboQuant
-from polykv_core.config import DEFAULT_CANDIDATE_KS, CapturedReplayConfig, ModelReplayConfig, load_captured_config
+from polykv_core.config import (
+    DEFAULT_CANDIDATE_KS,
+    THRESHOLDS,
+    CapturedReplayConfig,
+    GateThresholds,
+    ModelReplayConfig,
+    load_captured_config,
+    parse_ks,
+)
 from polykv_core.errors import (
     CacheError,
     CaseError,
@@ -11,9 +19,10 @@ from polykv_core.errors import (
     PolyKvError,
     ReceiptError,
 )
+from polykv_core.exports import candidates_csv, command_line, curve_csv, file_stem
 from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, load_fixture
-from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, verdicts
-from polykv_core.measure import CapturedMeasurement, Measurement, check_replayable, measure, measure_model
+from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, gates_off, verdicts
+from polykv_core.measure import CapturedMeasurement, Measurement, check_replayable, every_k, measure, measure_model
 from polykv_core.metrics import METRICS, Metric
 from polykv_core.model_case import ModelReplayCase, ModelReplayQuery, load_model_case
 from polykv_core.pool import SharedKVPool
@@ -21,6 +30,18 @@ from polykv_core.receipt import CapturedReplayReceipt, ModelReplayMetrics, Model
 from polykv_core.replay import judge, run_captured_model_replay, run_model_case, run_model_replay
 from polykv_core.shell import AgentShell
 from polykv_core.tier import KvTensorShape
+from polykv_core.tuning import (
+    PRESETS,
+    Flip,
+    Reversal,
+    just_passing,
+    largest_reversal,
+    nearest_flip,
+    passing,
+    smallest_passing_k,
+    thinned,
+    thresholds_from,
+)
 
 __version__ = "0.1.0"
 
@@ -29,6 +50,8 @@ __all__ = [
     "DEFAULT_CANDIDATE_KS",
     "GATES",
     "METRICS",
+    "PRESETS",
+    "THRESHOLDS",
     "AgentShell",
     "CacheError",
     "CandidateReplayMetrics",
@@ -43,7 +66,9 @@ __all__ = [
     "ExactCodec",
     "FibQuant",
     "FixtureError",
+    "Flip",
     "Gate",
+    "GateThresholds",
     "GateVerdict",
     "KvTensorShape",
     "Measurement",
@@ -55,17 +80,32 @@ __all__ = [
     "ModelReplayReceipt",
     "PolyKvError",
     "ReceiptError",
+    "Reversal",
     "SharedKVPool",
     "TurboQuant",
+    "candidates_csv",
     "check_replayable",
+    "command_line",
+    "curve_csv",
+    "every_k",
+    "file_stem",
+    "gates_off",
     "judge",
+    "just_passing",
+    "largest_reversal",
     "load_captured_config",
     "load_fixture",
     "load_model_case",
     "measure",
     "measure_model",
+    "nearest_flip",
+    "parse_ks",
+    "passing",
     "run_captured_model_replay",
     "run_model_case",
     "run_model_replay",
+    "smallest_passing_k",
+    "thinned",
+    "thresholds_from",
     "verdicts",
 ]

@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from polykv_core import __version__
-from polykv_core.checks import shown
-from polykv_core.config import DEFAULT_CANDIDATE_KS, CapturedReplayConfig, load_captured_config
+from polykv_core.config import DEFAULT_CANDIDATE_KS, CapturedReplayConfig, load_captured_config, parse_ks
 from polykv_core.errors import CodecError, PolyKvError
 from polykv_core.files import write_whole
 from polykv_core.fixture import CapturedReplayFixture, load_fixture
-from polykv_core.gates import GATES
+from polykv_core.gates import GATES, Gate
 from polykv_core.inspection import uncompressed
 from polykv_core.measure import check_replayable
 from polykv_core.model_case import load_model_case
@@ -31,13 +30,8 @@ Facts = list[tuple[str, str]]
 
 
 def _whole_numbers(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    """The numbers of a comma-separated list; whether they are large enough is for the config to say."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{shown(text)}; expected whole numbers separated by commas, like 8,16,32") from None
+    """The ks of a comma-separated list."""
+    return None if text is None else parse_ks(text)
 
 
 def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,9 +39,14 @@ def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for gate in reversed(GATES):
         bound = "Lowest" if gate.side == "min" else "Highest"
         text = f"{bound} {gate.label} that passes.  [default: {_DEFAULTS[gate.threshold]}]"
-        option = click.option(f"--{gate.threshold.replace('_', '-')}", type=float, metavar="X", help=text)
+        option = click.option(f"--{_option_name(gate)}", type=float, metavar="X", help=text)
         command = option(command)
-    return command
+    names = [_option_name(gate) for gate in GATES]
+    return click.option("--gate-off", multiple=True, type=click.Choice(names), help="Switch a gate off.")(command)
+
+
+def _option_name(gate: Gate) -> str:
+    return gate.threshold.replace("_", "-")
 
 
 _receipt_option = click.option(
@@ -75,9 +74,10 @@ def main() -> None:
 )
 @_gate_options
 @_receipt_option
-def replay(fixture: str, config: str | None, receipt: str | None, **options: Any) -> int:
+def replay(fixture: str, config: str | None, receipt: str | None, gate_off: tuple[str, ...], **options: Any) -> int:
     """Replay FIXTURE, a captured head, and judge it at each k."""
     _keep(receipt, fixture, config)
+    options |= {gate.threshold: gate.off for gate in GATES if _option_name(gate) in gate_off}
     settings = _settings(config, {name: value for name, value in options.items() if value is not None})
     captured = _load_fixture(fixture)
     with _naming(fixture):

@@ -1,14 +1,16 @@
 """What a replay is asked: which ks to read, and the gates they must pass."""
 
+import re
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Protocol, TypeVar, no_type_check, runtime_checkable
 
-from polykv_core.arrays import Array
-from polykv_core.checks import Checks
+from polykv_core.arrays import U64_MASK, Array
+from polykv_core.checks import Checks, shown
 from polykv_core.errors import ConfigError
 from polykv_core.jsontext import Source, read_json
 
 DEFAULT_CANDIDATE_KS = (8, 16, 32, 64)
+_MOST_DIGITS = 20
 
 _check = Checks(ConfigError)
 
@@ -116,6 +118,16 @@ class ModelReplayConfig(_Config):
 def load_captured_config(source: Source) -> CapturedReplayConfig:
     """Read a CapturedReplayConfig from JSON in a path, bytes or a file object. Raises ConfigError."""
     return CapturedReplayConfig.from_dict(_check.record(read_json(source, ConfigError), "the file"))
+
+
+def parse_ks(text: str) -> tuple[int, ...]:
+    """Candidate ks from text such as "8, 16, 32" (commas, semicolons or blanks between). Raises ConfigError."""
+    words = [word for word in re.split(r"[\s,;]+", text) if word]
+    for word in words:
+        if not (word.isascii() and word.isdecimal()):
+            raise ConfigError(f"candidate_ks has {shown(word)}; expected whole numbers with commas, such as 8, 16, 32")
+    # Counted, not converted: a number of thousands of digits would not convert.
+    return checked_ks([int(word) if len(word) <= _MOST_DIGITS else U64_MASK + 1 for word in words])
 
 
 def checked_ks(ks: object) -> tuple[int, ...]:

@@ -1,11 +1,19 @@
 """The gates: which metric is held against which threshold, in which direction, and what a failure is called."""
 
 import math
+import sys
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import numpy as np
+
+from polykv_core.arrays import Array
 from polykv_core.config import GateThresholds
 from polykv_core.measure import Measurement
+
+Number = TypeVar("Number", float, Array)
+
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -29,20 +37,31 @@ class CandidateReplayMetrics:
 
 @dataclass(frozen=True)
 class Gate:
-    """A metric of a candidate held against a threshold of the config. Equality passes; what is not finite fails."""
+    """A metric of a candidate held against a threshold of the config. Equality passes; what is not finite fails.
+
+    A gate is switched off by the threshold that no finite value fails, `off`.
+    """
 
     metric: str
     threshold: str
     side: Literal["min", "max"]
     label: str
     blocker_name: str
+    off: float
     absolute: bool = False
+
+    def gated(self, metric: Number) -> Number:
+        """What of a metric's value (or values) the gate looks at."""
+        return abs(metric) if self.absolute else metric
+
+    def passes(self, gated: Number, threshold: float) -> Any:
+        """Whether a gated value (or each of an array) passes a threshold."""
+        inside = gated >= threshold if self.side == "min" else gated <= threshold
+        return np.isfinite(gated) & inside
 
     def check(self, candidate: CandidateReplayMetrics, config: GateThresholds) -> "GateVerdict":
         """This gate's verdict on a candidate."""
-        value = float(getattr(candidate, self.metric))
-        threshold = float(getattr(config, self.threshold))
-        return GateVerdict(self, abs(value) if self.absolute else value, threshold)
+        return GateVerdict(self, self.gated(getattr(candidate, self.metric)), getattr(config, self.threshold))
 
 
 @dataclass(frozen=True)
@@ -61,7 +80,12 @@ class GateVerdict:
     @property
     def passed(self) -> bool:
         """Whether the gate passes."""
-        return math.isfinite(self.value) and self.margin >= 0.0
+        return bool(self.gate.passes(self.value, self.threshold))
+
+    @property
+    def off(self) -> bool:
+        """Whether the gate is switched off."""
+        return self.threshold == self.gate.off
 
     @property
     def blocker(self) -> str:
@@ -71,17 +95,22 @@ class GateVerdict:
 
 
 GATES = (
-    Gate("output_cosine_mean", "min_output_cosine", "min", "Output cosine", "output_cosine_mean"),
-    Gate("output_mse_mean", "max_output_mse", "max", "Output MSE", "output_mse_mean"),
-    Gate("kl_divergence_mean", "max_kl_divergence", "max", "KL divergence", "kl_divergence_mean"),
-    Gate("ppl_proxy_delta", "max_ppl_delta", "max", "|PPL delta|", "abs(ppl_proxy_delta)", absolute=True),
-    Gate("top1_agreement", "min_top1_agreement", "min", "Top-1 agreement", "top1_agreement"),
+    Gate("output_cosine_mean", "min_output_cosine", "min", "Output cosine", "output_cosine_mean", off=-1.0),
+    Gate("output_mse_mean", "max_output_mse", "max", "Output MSE", "output_mse_mean", off=_LARGEST),
+    Gate("kl_divergence_mean", "max_kl_divergence", "max", "KL divergence", "kl_divergence_mean", off=_LARGEST),
+    Gate("ppl_proxy_delta", "max_ppl_delta", "max", "|PPL delta|", "abs(ppl_proxy_delta)", off=_LARGEST, absolute=True),
+    Gate("top1_agreement", "min_top1_agreement", "min", "Top-1 agreement", "top1_agreement", off=0.0),
 )
 
 
 def verdicts(candidate: CandidateReplayMetrics, config: GateThresholds) -> tuple[GateVerdict, ...]:
     """Every gate's verdict on a candidate, in the reference's order."""
     return tuple(gate.check(candidate, config) for gate in GATES)
+
+
+def gates_off(config: GateThresholds) -> list[str]:
+    """The thresholds, by name, that are at the value no finite metric fails: those gates are switched off."""
+    return [gate.threshold for gate in GATES if getattr(config, gate.threshold) == gate.off]
 
 
 def _four_decimals(value: float) -> str:

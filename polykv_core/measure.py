@@ -1,8 +1,9 @@
 """Measuring: dear, and knows no thresholds. A kept measurement is judged again and again without a second replay."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,7 +19,16 @@ from polykv_core.pool import SharedKVPool
 from polykv_core.shell import AgentShell
 from polykv_core.tier import KvTensorShape
 
+OnQuery = Callable[[int, int], None]
+T = TypeVar("T")
+
 _SHELL_SEED_OFFSET = 10_000
+# Weights of one chunk of ks, so that scratch memory stays in the megabytes however many ks and rows there are.
+_CHUNK_WEIGHTS = 2**21
+
+
+def _keep_going(done: int, total: int) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +54,16 @@ class Measurement:
         return int(self.queries.rows.sum())
 
     def index_of(self, k: int) -> int:
-        """Where a k stands in candidate_ks. Raises ConfigError if it was not measured."""
-        try:
-            return self.candidate_ks.index(k)
-        except ValueError:
-            raise ConfigError(f"candidate k {k} was not measured; measured were {list(self.candidate_ks)}") from None
+        """Where a k stands in candidate_ks; beyond the rows of every query, all such ks are the same.
+
+        Raises ConfigError if it was not measured.
+        """
+        most_rows = int(self.queries.rows.max())
+        for index, candidate in enumerate(self.candidate_ks):
+            if candidate == k or min(candidate, k) >= most_rows:
+                return index
+        measured = ", ".join(map(str, self.candidate_ks[:8])) + (", ..." if len(self.candidate_ks) > 8 else "")
+        raise ConfigError(f"candidate k {k} was not measured; measured were {measured}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,19 +75,30 @@ class CapturedMeasurement(Measurement):
     warnings: tuple[str, ...]
 
 
-def measure(fixture: CapturedReplayFixture, candidate_ks: Sequence[int] | Int64[Array, " k"]) -> CapturedMeasurement:
+def measure(
+    fixture: CapturedReplayFixture,
+    candidate_ks: Sequence[int] | Int64[Array, " k"],
+    on_query: OnQuery = _keep_going,
+) -> CapturedMeasurement:
     """Replay every query of a fixture through pool and shell, reading the top k rows for each k.
 
     A query's pool and shell are built once and its rows ranked once, whatever the number of ks. A query's numbers do
-    not depend on the other queries. Raises ConfigError for ks that mean nothing and CodecError for rows or a head size
-    the codecs cannot hold, before any work.
+    not depend on the other queries, nor a k's on the other ks. `on_query` is told before each query, and after the last
+    one, how many are done of how many; it may raise to stop the work.
+
+    Raises ConfigError for ks that mean nothing and CodecError for rows or a head size the codecs cannot hold, before
+    any work.
     """
     ks = checked_ks(candidate_ks)
     check_replayable(fixture)
-    queries = QueryMetrics.joined(
-        [_captured_query(fixture, index, _row_counts(ks)) for index in range(len(fixture.queries))]
-    )
+    row_counts = _row_counts(ks)
+    queries = _each(range(len(fixture.queries)), lambda index: _captured_query(fixture, index, row_counts), on_query)
     return CapturedMeasurement(ks, queries, fixture.model_id, fixture.digest, fixture.warnings)
+
+
+def every_k(fixture: CapturedReplayFixture) -> range:
+    """Every k that makes a difference: 1 to the most rows that a query has."""
+    return range(1, max(query.row_count for query in fixture.queries) + 1)
 
 
 def check_replayable(fixture: CapturedReplayFixture) -> None:
@@ -87,11 +113,16 @@ def check_replayable(fixture: CapturedReplayFixture) -> None:
 
 
 def measure_model(
-    pool: SharedKVPool, shell: AgentShell, queries: Sequence[ModelReplayQuery], config: ModelReplayConfig
+    pool: SharedKVPool,
+    shell: AgentShell,
+    queries: Sequence[ModelReplayQuery],
+    config: ModelReplayConfig,
+    on_query: OnQuery = _keep_going,
 ) -> Measurement:
     """Replay queries over one layer and head of a given pool and shell, against exact attention over the decoded cache.
 
-    Of the config only layer, head, candidate_ks, vocab_size and projection_seed matter. Raises ConfigError for no ks,
+    Of the config only layer, head, candidate_ks, vocab_size and projection_seed matter; `on_query` is as in measure.
+    Raises ConfigError for no ks,
     CaseError for queries that do not fit, CacheError for a layer or head out of range or a tier without rows.
     """
     ks = checked_ks(config.candidate_ks)
@@ -111,7 +142,7 @@ def measure_model(
         exact_logits = project(exact[None], projection)[0]
         return _compared(ranked, row_counts, projection, exact, exact_logits, query.label_token)
 
-    return Measurement(ks, QueryMetrics.joined([replayed(query) for query in queries]))
+    return Measurement(ks, _each(queries, replayed, on_query))
 
 
 def synthetic_projection(vocab_size: int, head_dim: int, seed: int) -> Float32[Array, "v d"]:
@@ -121,6 +152,15 @@ def synthetic_projection(vocab_size: int, head_dim: int, seed: int) -> Float32[A
     x = (token[:, None] + dim + np.float32(seed) * np.float32(0.0001)).astype(np.float64)
     sine, cosine_ = np.sin(x).astype(np.float32), np.cos(x).astype(np.float32)
     return sine * np.float32(0.25) + cosine_ * np.float32(0.10)
+
+
+def _each(items: Sequence[T], replayed: Callable[[T], QueryMetrics], on_query: OnQuery) -> QueryMetrics:
+    parts = []
+    for done, item in enumerate(items):
+        on_query(done, len(items))
+        parts.append(replayed(item))
+    on_query(len(items), len(items))
+    return QueryMetrics.joined(parts)
 
 
 def _captured_query(fixture: CapturedReplayFixture, index: int, row_counts: Int64[Array, " k"]) -> QueryMetrics:
@@ -152,6 +192,20 @@ def _compared(
     label: int,
 ) -> QueryMetrics:
     """One query's metrics at every k."""
+    size = max(1, _CHUNK_WEIGHTS // max(len(ranked.scores), len(projection)))
+    chunks = [row_counts[start : start + size] for start in range(0, len(row_counts), size)]
+    parts = [_compared_chunk(ranked, chunk, projection, exact, exact_logits, label) for chunk in chunks]
+    return QueryMetrics.side_by_side(parts)
+
+
+def _compared_chunk(
+    ranked: RankedRows,
+    row_counts: Int64[Array, " k"],
+    projection: Float32[Array, "v d"],
+    exact: Float32[Array, " d"],
+    exact_logits: Float32[Array, " v"],
+    label: int,
+) -> QueryMetrics:
     outputs = outputs_at(ranked, row_counts)
     logits = project(outputs, projection)
     p, q = softmax(exact_logits[None]), softmax(logits)

@@ -34,6 +34,14 @@ class QueryMetrics:
             **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)}
         )
 
+    @classmethod
+    def side_by_side(cls, parts: Sequence["QueryMetrics"]) -> "QueryMetrics":
+        """The ks of all parts, one after the other; all parts have the same queries."""
+        if len(parts) == 1:
+            return parts[0]
+        arrays = {field.name: [getattr(part, field.name) for part in parts] for field in fields(cls)}
+        return cls(**{name: np.concatenate(a, axis=1) if a[0].ndim == 2 else a[0] for name, a in arrays.items()})
+
 
 @dataclass(frozen=True)
 class Metric:

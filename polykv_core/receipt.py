@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 from polykv_core.checks import Checks
 from polykv_core.config import CapturedReplayConfig, ModelReplayConfig
 from polykv_core.errors import ReceiptError
-from polykv_core.gates import CandidateReplayMetrics, first_passing, judge_candidates
+from polykv_core.gates import CandidateReplayMetrics, first_passing, gates_off, judge_candidates
 from polykv_core.jsontext import Source, read_json
 from polykv_core.measure import CapturedMeasurement, Measurement
 
@@ -58,9 +58,13 @@ class ModelReplayMetrics:
 class _Receipt:
     """What both receipts share: to and from JSON."""
 
+    config: Any
+
     def to_dict(self) -> dict[str, Any]:
-        """The JSON fields, in the reference's order."""
-        return asdict(self)  # type: ignore[call-overload]
+        """The JSON fields, in the reference's order; what is beyond the reference stands in `provenance`, last."""
+        record = asdict(self)  # type: ignore[call-overload]
+        off = gates_off(self.config)
+        return {**record, "provenance": {"gates_off": off}} if off else record
 
     def to_json(self) -> str:
         """The receipt as a file's whole text. Raises ReceiptError if a number in it is not finite."""

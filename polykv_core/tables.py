@@ -69,7 +69,7 @@ def _candidates_table(receipt: Receipt) -> Table:
     table.add_column("k", justify="right")
     for verdict in verdicts(receipt.candidate_results[0], receipt.config):
         sign = ">=" if verdict.gate.side == "min" else "<="
-        head = [*_label(verdict).split(), f"{sign} {verdict.threshold:.5g}"]
+        head = [*_label(verdict).split(), "off" if verdict.off else f"{sign} {verdict.threshold:.5g}"]
         table.add_column("\n".join(head), justify="right", vertical="bottom")
     table.add_column("Decode\nreduction", justify="right", vertical="bottom")
     table.add_column("Verdict", vertical="bottom")
@@ -97,9 +97,9 @@ def _gates_table(judged: tuple[GateVerdict, ...]) -> Table:
         table.add_row(
             _label(verdict),
             number(verdict.value, digits=7),
-            f"{bound} {verdict.threshold!r}",
-            number(verdict.margin, sign="+"),
-            _word(verdict.passed),
+            "none" if verdict.off else f"{bound} {verdict.threshold!r}",
+            "" if verdict.off else number(verdict.margin, sign="+"),
+            Text("off") if verdict.off else _word(verdict.passed),
         )
     return table
 

@@ -35,6 +35,8 @@ ORDER = [
     "inspection",
     "measure",
     "gates",
+    "tuning",
+    "exports",
     "receipt",
     "replay",
     "",  # the package itself, whose names are the public ones

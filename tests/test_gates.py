@@ -53,7 +53,7 @@ def measured(**by_k):
         nll_exact=np.array([0.5]),
         top1_same=np.ones((1, count), dtype=bool),
         decoded_values=np.arange(1, count + 1)[None],
-        rows=np.array([count]),
+        rows=np.array([count + 8]),
     )
     return CapturedMeasurement(tuple(range(1, count + 1)), queries, "model", "sha256:0", ())
 
@@ -160,7 +160,7 @@ def test_a_k_that_was_not_measured_is_refused():
     """Judging never measures; the message lists what there is."""
     with pytest.raises(ConfigError) as refused:
         judge(measured(cosine=[0.1, 0.9]), CapturedReplayConfig((2, 7)))
-    assert str(refused.value) == "candidate k 7 was not measured; measured were [1, 2]"
+    assert str(refused.value) == "candidate k 7 was not measured; measured were 1, 2"
 
 
 @given(low=st.floats(-1, 1), high=st.floats(-1, 1), cosines=st.lists(st.floats(-1, 1), min_size=1, max_size=5))

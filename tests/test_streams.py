@@ -70,6 +70,22 @@ def test_a_longer_stream_begins_with_the_shorter_one(seed, count, more):
     np.testing.assert_array_equal(short, long[:count])
 
 
+def test_a_stream_that_proves_too_short_is_drawn_again_longer(monkeypatch):
+    """How many words a draw takes is not known beforehand; too short a guess changes no draw."""
+    expected = streams.standard_normals(7, 500), streams.spherical_beta_samples(7, 300, 16, 4)
+    guesses = []
+    words = streams.uint64_words
+
+    def fewer(seed, count):
+        guesses.append(count)
+        return words(seed, count // 8)
+
+    monkeypatch.setattr(streams, "uint64_words", fewer)
+    np.testing.assert_array_equal(streams.standard_normals(7, 500), expected[0])
+    np.testing.assert_array_equal(streams.spherical_beta_samples(7, 300, 16, 4), expected[1])
+    assert len(guesses) > 4
+
+
 @given(seed=any_seed)
 @example(seed=2**63)
 def test_words_do_not_repeat_at_a_block_s_end(seed):

@@ -1,0 +1,73 @@
+"""What a person takes away besides the receipt: tables as CSV, the command line that gives the same receipt, names."""
+
+import csv
+import io
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from polykv_core.config import THRESHOLDS, CapturedReplayConfig
+from polykv_core.gates import CandidateReplayMetrics, judge_candidates, measured_candidate
+from polykv_core.measure import CapturedMeasurement
+from polykv_core.metrics import METRICS
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_COUNTS = ("decoded_values_total", "full_decode_value_count")
+# Windows keeps these names for devices, whatever their ending.
+_DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)$")
+_LONGEST_NAME = 60
+
+
+def candidates_csv(measurement: CapturedMeasurement, config: CapturedReplayConfig) -> str:
+    """The candidates in the order listed, a row each, with verdict and blockers."""
+    judged = judge_candidates(measurement, config)
+    return _csv(
+        ["model_id", *_columns(), "passed", "blockers"],
+        (
+            [measurement.model_id, *_numbers(candidate), candidate.passed, "; ".join(candidate.blockers)]
+            for candidate in judged
+        ),
+    )
+
+
+def curve_csv(measurement: CapturedMeasurement) -> str:
+    """Every measured k, a row each: the numbers without a verdict."""
+    candidates = (measured_candidate(measurement, k) for k in measurement.candidate_ks)
+    return _csv(["model_id", *_columns()], ([measurement.model_id, *_numbers(c)] for c in candidates))
+
+
+def command_line(fixture: str, config: CapturedReplayConfig, receipt: str) -> str:
+    """The shell command that replays a fixture file with this config and writes the same receipt."""
+    options = [f"--{name.replace('_', '-')}={getattr(config, name)!r}" for name in THRESHOLDS]
+    ks = ",".join(map(str, config.candidate_ks))
+    path = f"./{fixture}" if fixture.startswith("-") else fixture
+    return shlex.join(["polykv", "replay", path, f"--candidate-ks={ks}", *options, f"--receipt={receipt}"])
+
+
+def file_stem(model_id: str, passed: bool, digest: str) -> str:
+    """A file name without its ending, safe on every system: model id, verdict, and the start of the digest."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model_id).strip("-._")[:_LONGEST_NAME].rstrip("-._")
+    if not name or _DEVICE.match(name.split(".")[0]):
+        name = f"fixture-{name}".rstrip("-")
+    return f"{name}_{'passed' if passed else 'failed'}_{digest.removeprefix('sha256:')[:12]}"
+
+
+def _columns() -> list[str]:
+    return ["candidate_k", *(metric.name for metric in METRICS), *_COUNTS]
+
+
+def _numbers(candidate: CandidateReplayMetrics) -> list[float]:
+    return [getattr(candidate, name) for name in _columns()]
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(head)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Numbers stay numbers; a text that a spreadsheet would take for a formula gets a quote in front."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
