@@ -17,6 +17,12 @@ _check = Checks(FixtureError)
 _FIXTURE_FIELDS = (
     "schema_version", "model_id", "head_dim", "shared_tokens", "seed", "output_projection", "queries",
 )  # fmt: skip
+# A field that tells another kind of file of this project, so that nobody is told to add fields to it.
+_OTHER_KINDS = {
+    "shape": "a model-replay case (polykv model-replay takes it)",
+    "candidate_results": "a receipt",
+    "candidate_ks": "a config (polykv replay FIXTURE --config takes it)",
+}
 _QUERY_FIELDS = ("query", "keys", "values", "exact_attention_output", "exact_logits", "label_token")
 
 
@@ -120,7 +126,12 @@ def load_fixture(source: Source) -> CapturedReplayFixture:
 
     Raises FixtureError, naming the place, for what cannot be read or does not fit together.
     """
-    return CapturedReplayFixture.from_dict(_check.record(read_json(source, FixtureError), "the file"))
+    data = _check.record(read_json(source, FixtureError), "the file")
+    if "output_projection" not in data:
+        for mark, kind in _OTHER_KINDS.items():
+            if mark in data:
+                raise FixtureError(f"the file is {kind}, not a captured fixture")
+    return CapturedReplayFixture.from_dict(data)
 
 
 def _checked_query(query: object, place: str, head_dim: int, vocab: int, shared_tokens: int) -> CapturedReplayQuery:

@@ -1,4 +1,7 @@
-"""What a fixture holds, and what its replay could show at best: the numbers with nothing compressed."""
+"""What is left of a head with every row read and nothing compressed: no codec is to blame for that.
+
+It is no bound on a replay: where unscaled scores are too sharp, the codecs' noise may even help.
+"""
 
 from dataclasses import dataclass
 

@@ -42,7 +42,9 @@ def read_json(source: Source, error: type[PolyKvError]) -> Any:
             text, object_pairs_hook=faults.record, parse_constant=faults.constant, parse_int=faults.integer
         )
     except json.JSONDecodeError as bad:
-        raise error(f"no valid JSON at line {bad.lineno}, column {bad.colno}: {bad.msg}") from None
+        cut_off = bad.pos >= len(text.rstrip()) or bad.msg.startswith("Unterminated")
+        hint = "; the file seems to be cut off, copy it again" if cut_off else ""
+        raise error(f"no valid JSON at line {bad.lineno}, column {bad.colno}: {bad.msg}{hint}") from None
     except RecursionError:
         raise error("the JSON is nested too deeply to be a fixture, config, case or receipt") from None
     if faults.found:
@@ -103,14 +105,15 @@ def _short(place: str) -> str:
 
 
 def _text(data: bytes, error: type[PolyKvError]) -> str:
-    if not data.strip():
-        raise error("the file is empty; expected JSON")
     if data[:2] in _UTF16_MARKS or b"\0" in data[:4]:
         raise error("the file looks like UTF-16 or UTF-32; save it as UTF-8")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as bad:
         raise error(f"byte {bad.start} is not UTF-8; expected JSON text in UTF-8") from None
+    if not text.strip():
+        raise error("the file is empty; expected JSON")
+    return text
 
 
 def _content(source: Source, error: type[PolyKvError]) -> bytes:

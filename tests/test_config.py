@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import annotations_unchecked
 
-from polykv_core import CapturedReplayConfig, ConfigError, ModelReplayConfig, load_captured_config
+from polykv_core import CapturedReplayConfig, ConfigError, ModelReplayConfig, load_captured_config, parse_ks
 
 THRESHOLDS = ("min_output_cosine", "max_output_mse", "max_kl_divergence", "max_ppl_delta", "min_top1_agreement")
 BOTH = pytest.mark.parametrize("config_class", [CapturedReplayConfig, ModelReplayConfig])
@@ -176,7 +176,7 @@ def test_any_valid_config_survives_the_round_trip(ks, gates):
         (b'{"candidate_ks": [8], "candidate_ks": [9]}', "the file has the key 'candidate_ks' twice; keep one of them"),
         (b'{"candidate_ks": [NaN]}', "candidate_ks[0] is NaN, which is not JSON; every number must be finite"),
         (b'{"candidate_ks": [8], "max_ppl_delta": 1e999}', "max_ppl_delta is inf; expected a finite number"),
-        (b'{"candidate_ks": [8]', "no valid JSON at line 1, column 21: Expecting ',' delimiter"),
+        (b'{"candidate_ks" [8]}', "no valid JSON at line 1, column 17: Expecting ':' delimiter"),
     ],
 )
 def test_a_config_file_that_is_none_is_refused(text, message):
@@ -190,3 +190,37 @@ def test_a_config_file_that_is_not_there_is_refused(tmp_path):
     """A path that cannot be read is a ConfigError."""
     with pytest.raises(ConfigError, match=r"^cannot read "):
         load_captured_config(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize("text", ["8,16,32", "8, 16, 32", " 8 16\t32\n", "8;16;32", ",8,,16,32,", "008,16,32"])
+def test_ks_are_read_from_text(text):
+    """Commas, semicolons and blanks stand between numbers."""
+    assert parse_ks(text) == (8, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "candidate_ks is empty; give at least one number of rows to read"),
+        (" , ", "candidate_ks is empty; give at least one number of rows to read"),
+        ("8, x", "candidate_ks has 'x'; expected whole numbers with commas, such as 8, 16, 32"),
+        ("8, -1", "candidate_ks has '-1'; expected whole numbers with commas, such as 8, 16, 32"),
+        ("1.5", "candidate_ks has '1.5'; expected whole numbers with commas, such as 8, 16, 32"),
+        ("\u0663", "candidate_ks has '\u0663'; expected whole numbers with commas, such as 8, 16, 32"),
+        ("8\u00b2", "candidate_ks has '8\u00b2'; expected whole numbers with commas, such as 8, 16, 32"),
+        ("8, 0", "candidate_ks entry 1 is 0; expected a whole number from 1 to 2^64 - 1"),
+        ("9" * 20, f"candidate_ks entry 0 is {'9' * 20}; expected a whole number from 1 to 2^64 - 1"),
+        ("9" * 5000, "candidate_ks entry 0 is 18446744073709551616; expected a whole number from 1 to 2^64 - 1"),
+    ],
+)
+def test_text_that_holds_no_ks_is_refused(text, message):
+    """By the word that is no number, or by the number that is no k; thousands of digits included."""
+    with pytest.raises(ConfigError) as refused:
+        parse_ks(text)
+    assert str(refused.value) == message
+
+
+@given(ks=st.lists(st.integers(1, 2**64 - 1), min_size=1, max_size=9))
+def test_ks_written_with_commas_are_read_again(ks):
+    """In order, repeats kept."""
+    assert parse_ks(", ".join(map(str, ks))) == tuple(ks)

@@ -18,6 +18,7 @@ from support import (
     fixture_fields,
     read_golden,
     refused_with,
+    stored,
 )
 
 from polykv_core import (
@@ -769,3 +770,23 @@ def test_the_digest_changes_with_the_order_of_queries_and_rows():
     one = changed(VALID, "queries", 0, "keys", to=VALID["queries"][0]["values"])
     digests.add(load_fixture(encoded(changed(one, "queries", 0, "values", to=rows))).digest)
     assert len(digests) == 4
+
+
+def test_a_file_that_ends_in_the_middle_is_said_to_be_cut_off():
+    """Where the parser runs into the end of the text, the message says what probably happened."""
+    assert refusal(TEXT[: TEXT.index(b"]")]).endswith("; the file seems to be cut off, copy it again")
+    assert refusal(b'{"model_id": "m').endswith("; the file seems to be cut off, copy it again")
+    assert "cut off" not in refusal(TEXT.replace(b"]", b"}", 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("model/one_layer_two_heads/case.json", "a model-replay case (polykv model-replay takes it)"),
+        ("captured/d16_basic/receipt.json", "a receipt"),
+        ("captured/d16_basic/config.json", "a config (polykv replay FIXTURE --config takes it)"),
+    ],
+)
+def test_another_kind_of_file_is_called_by_its_name(name, kind):
+    """Nobody is told to add a fixture's fields to a file that was meant for something else."""
+    assert refusal(stored(GOLDEN / name)) == f"the file is {kind}, not a captured fixture"
