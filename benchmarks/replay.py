@@ -21,12 +21,12 @@ CANDIDATE_KS = (8, 16, 32, 64, 128, 256)
 FIXTURES_IN_A_ROW = 30
 
 
-def synthetic_fixture_json(seed: int = 0) -> bytes:
+def synthetic_fixture_json(seed: int = 0, query_count: int = QUERIES) -> bytes:
     """A fixture as a capture script would write it: Gaussian rows, scaled exact attention, seven digits."""
     random = np.random.default_rng(seed)
     projection = random.normal(size=(VOCAB, HEAD_DIM)) / np.sqrt(HEAD_DIM)
     queries = []
-    for _ in range(QUERIES):
+    for _ in range(query_count):
         query, keys, values = (random.normal(size=shape) for shape in (HEAD_DIM, (ROWS, HEAD_DIM), (ROWS, HEAD_DIM)))
         weights = np.exp(keys @ query / np.sqrt(HEAD_DIM))
         output = weights @ values / weights.sum()

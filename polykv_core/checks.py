@@ -20,8 +20,10 @@ def shown(value: object) -> str:
         return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     if isinstance(value, list | tuple | dict):
         return f"a {'list' if isinstance(value, list | tuple) else 'JSON object'} of {len(value)}"
+    if isinstance(value, Array):
+        return f"an array of {value.dtype} with shape {value.shape}"
     text = "null" if value is None else repr(value)
-    text = {"True": "true", "False": "false"}.get(text, text)
+    text = " ".join({"True": "true", "False": "false"}.get(text, text).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -34,9 +36,12 @@ class Checks:
     def integer(self, value: object, place: str, low: int = 0, high: int = U64_MASK) -> int:
         """A whole number from low to high; booleans and floats are no whole numbers."""
         expected = f"expected a whole number from {low} to {high if high < U64_MASK else '2^64 - 1'}"
-        if isinstance(value, bool | np.bool_ | float | str) or not hasattr(value, "__index__"):
+        try:
+            number = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            number = -1
+        if isinstance(value, bool | np.bool_ | Array) or number < 0:
             raise self.error(f"{place} is {shown(value)}; {expected}")
-        number = operator.index(value)
         if not low <= number <= high:
             raise self.error(f"{place} is {shown(number)}; {expected}")
         return number
@@ -68,7 +73,9 @@ class Checks:
         return value
 
     def items(self, value: object, place: str) -> list[Any] | tuple[Any, ...]:
-        """A list."""
+        """A list; an array of numbers is one as well."""
+        if isinstance(value, Array) and value.ndim:
+            return list(value.tolist())
         if not isinstance(value, list | tuple):
             raise self.error(f"{place} is {shown(value)}; expected a list")
         return value
@@ -86,7 +93,11 @@ class Checks:
         """Unknown fields are fine, as in the reference, unless one looks like a known name typed wrong."""
         known = tuple(known)
         for name in given:
-            if name not in known and (near := get_close_matches(name, known, n=1, cutoff=0.8)):
+            if (
+                isinstance(name, str)
+                and name not in known
+                and (near := get_close_matches(name, known, n=1, cutoff=0.8))
+            ):
                 raise self.error(f"{place} has an unknown field {shown(name)}; did you mean {near[0]!r}?")
 
     def vector(self, value: object, place: str, length: int, length_name: str) -> Float32[Array, " length"]:
@@ -103,7 +114,7 @@ class Checks:
     def _finite_rows(
         self, rows: Sequence[Any] | Array, name: Callable[[int], str], width: int, width_name: str
     ) -> Float32[Array, "t width"]:
-        numbers = _converted(rows, width)
+        numbers = plain_rows(rows, width)
         if numbers is None:
             numbers = self._one_by_one(rows, name, width, width_name)
         finite = as_float32(numbers)
@@ -127,9 +138,10 @@ class Checks:
         return np.array([[float(entry) for entry in row] for row in rows], dtype=np.float64).reshape(-1, width)
 
 
-def _converted(rows: Sequence[Any] | Array, width: int) -> Float[Array, "t width"] | None:
+def plain_rows(rows: Sequence[Any] | Array, width: int) -> Float[Array, "t width"] | None:
     """The rows as an array where they are plainly rows of `width` numbers; None where somebody must look closer."""
     if isinstance(rows, Array):
+        rows = np.asarray(rows)  # a subclass brings arithmetic of its own
         return rows if rows.ndim == 2 and rows.shape[1] == width and rows.dtype.kind == "f" else None
     if not all(isinstance(row, list) and len(row) == width for row in rows):
         return None

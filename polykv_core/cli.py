@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from polykv_core import __version__
+from polykv_core import __version__, launch
 from polykv_core.config import DEFAULT_CANDIDATE_KS, CapturedReplayConfig, load_captured_config, parse_ks
 from polykv_core.errors import CodecError, PolyKvError
 from polykv_core.files import write_whole
@@ -137,6 +137,23 @@ def inspect(fixture: str) -> int:
     return PASSED
 
 
+@main.command()
+@click.argument("fixture", required=False)
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="[default: the first free one from 8501 on]")
+def dashboard(fixture: str | None, port: int | None) -> None:
+    """Open the dashboard, with FIXTURE on its first page if one is given.
+
+    It listens on this machine only, until Ctrl-C.
+    """
+    if fixture is not None:
+        captured = _load_fixture(fixture)
+        with _naming(fixture):
+            check_replayable(captured)
+    if port is not None:
+        launch.check_port(port)
+    launch.serve(fixture, port)
+
+
 def _keep(receipt: str | None, *inputs: str | None) -> None:
     """Refuse to write the receipt over what it is about."""
     for path in inputs:
@@ -164,7 +181,7 @@ def _load(path: str, load: Callable[[bytes], Loaded]) -> Loaded:
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as bad:
-        raise click.ClickException(f"cannot read {path}: {reason(bad)}") from None
+        raise click.ClickException(f"cannot read {path or repr(path)}: {reason(bad)}") from None
     with _naming(path):
         return load(data)
 

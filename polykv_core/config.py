@@ -11,6 +11,8 @@ from polykv_core.jsontext import Source, read_json
 
 DEFAULT_CANDIDATE_KS = (8, 16, 32, 64)
 _MOST_DIGITS = 20
+# Many times the largest vocabulary of any model; the projection is made in memory.
+_MOST_VOCABULARY = 2**22
 
 _check = Checks(ConfigError)
 
@@ -109,7 +111,7 @@ class ModelReplayConfig(_Config):
     def __post_init__(self) -> None:
         """Check and normalise every field."""
         indices = {name: _check.integer(getattr(self, name), name) for name in ("layer", "head", "projection_seed")}
-        vocab_size = _check.integer(self.vocab_size, "vocab_size", low=1)
+        vocab_size = _check.integer(self.vocab_size, "vocab_size", low=1, high=_MOST_VOCABULARY)
         none = isinstance(self.candidate_ks, list | tuple) and not self.candidate_ks
         ks = () if none else checked_ks(self.candidate_ks)
         _set(self, candidate_ks=ks, vocab_size=vocab_size, **indices, **_checked_thresholds(self))

@@ -56,7 +56,7 @@ def _columns() -> list[str]:
     return ["candidate_k", *(metric.name for metric in METRICS), *_COUNTS]
 
 
-def _numbers(candidate: CandidateReplayMetrics) -> list[float]:
+def _numbers(candidate: CandidateReplayMetrics) -> list[int | float]:
     return [getattr(candidate, name) for name in _columns()]
 
 

@@ -91,7 +91,7 @@ class CapturedReplayFixture:
                 _checked_query(query, f"query {index}", head_dim, len(projection), shared_tokens)
                 for index, query in enumerate(queries)
             ),
-            "warnings": (*self.warnings, *_schema_warnings(schema)),
+            "warnings": tuple(dict.fromkeys((*self.warnings, *_schema_warnings(schema)))),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from polykv_core.checks import shown
+from polykv_core.checks import plain_rows, shown
 from polykv_core.errors import PolyKvError
 
 
@@ -24,7 +24,8 @@ class Readable(Protocol):
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable
 
-MAX_BYTES = 2**30
+# Of text, unpacked. Python needs some ten times as much to hold it as lists of numbers.
+MAX_BYTES = 2**28
 _MAX_DIGITS = 400
 _MAX_PLACE = 80
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -32,6 +33,8 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 def read_json(source: Source, error: type[PolyKvError]) -> Any:
     """The JSON value in a source; gzip is recognised by content, a UTF-8 byte order mark is skipped.
+
+    Lists of equally long rows of numbers come as float64 arrays.
 
     Raises `error`, naming the place, for what cannot be read, is no JSON, or holds a key twice in one object.
     """
@@ -67,12 +70,15 @@ class _Faults:
         self.found = False
 
     def record(self, pairs: list[tuple[str, Any]]) -> Any:
-        fields = dict(pairs)
+        fields = {name: _compact(value) for name, value in pairs}
         if len(fields) == len(pairs):
             return fields
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in fields if keys.count(key) > 1)
-        return self._fault(f"has the key {shown(twice)} twice; keep one of them")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                break
+            seen.add(key)
+        return self._fault(f"has the key {shown(key)} twice; keep one of them")
 
     def integer(self, digits: str) -> Any:
         if len(digits) <= _MAX_DIGITS:
@@ -85,6 +91,14 @@ class _Faults:
     def _fault(self, text: str) -> _Fault:
         self.found = True
         return _Fault(text)
+
+
+def _compact(value: Any) -> Any:
+    """Rows of numbers as an array, so that a file's numbers are never all there as Python objects at once."""
+    if not (isinstance(value, list) and value and isinstance(value[0], list)):
+        return value
+    rows = plain_rows(value, len(value[0]))
+    return value if rows is None else rows
 
 
 def _places(value: Any, place: str) -> Iterator[tuple[str, _Fault]]:
@@ -116,27 +130,35 @@ def _text(data: bytes, error: type[PolyKvError]) -> str:
     return text
 
 
-def _content(source: Source, error: type[PolyKvError]) -> bytes:
+def _content(source: object, error: type[PolyKvError]) -> bytes:
     try:
-        if isinstance(source, bytes | bytearray | memoryview):
-            data = bytes(source)
-        elif isinstance(source, str | os.PathLike):
-            data = Path(source).read_bytes()
-        else:
-            read = source.read()
-            data = read.encode() if isinstance(read, str) else read
+        data = _read(source, error)
     except (OSError, ValueError) as bad:
         reason = getattr(bad, "strerror", None) or str(bad)
         raise error(f"cannot read {shown(str(source))}: {reason}") from None
-    return _unzipped(data, error) if data[:2] == b"\x1f\x8b" else data
+    if data[:2] == b"\x1f\x8b":
+        data = _unzipped(data, error)
+    if len(data) > MAX_BYTES:
+        raise error(f"the file holds more than {MAX_BYTES >> 20} MiB of JSON; split it into several")
+    return data
+
+
+def _read(source: object, error: type[PolyKvError]) -> bytes:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source)
+    if isinstance(source, str | os.PathLike):
+        with Path(source).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    if isinstance(source, Readable):
+        content = source.read()
+        if isinstance(content, bytes | bytearray | str):
+            return content.encode() if isinstance(content, str) else bytes(content)
+    raise error(f"cannot read {shown(source)}; give a path, bytes, or an open file of bytes or text")
 
 
 def _unzipped(data: bytes, error: type[PolyKvError]) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            text = stream.read(MAX_BYTES + 1)
+            return stream.read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as bad:
         raise error(f"the gzip file is damaged or cut off: {bad}") from None
-    if len(text) > MAX_BYTES:
-        raise error(f"the gzip file holds more than {MAX_BYTES >> 20} MiB; split the fixture")
-    return text

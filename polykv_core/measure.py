@@ -14,7 +14,7 @@ from polykv_core.config import ModelReplayConfig, checked_ks
 from polykv_core.errors import CacheError, ConfigError
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.metrics import METRICS, QueryMetrics, argmax_last, cosine, kl_divergence, mse, nll
-from polykv_core.model_case import ModelReplayQuery, check_queries
+from polykv_core.model_case import ModelReplayQuery, checked_queries
 from polykv_core.pool import SharedKVPool
 from polykv_core.shell import AgentShell
 from polykv_core.tier import KvTensorShape
@@ -53,15 +53,19 @@ class Measurement:
         """Value rows that reading everything would decode."""
         return int(self.queries.rows.sum())
 
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        most_rows = int(self.queries.rows.max())
+        return {min(k, most_rows): index for index, k in enumerate(self.candidate_ks)}
+
     def index_of(self, k: int) -> int:
         """Where a k stands in candidate_ks; beyond the rows of every query, all such ks are the same.
 
         Raises ConfigError if it was not measured.
         """
         most_rows = int(self.queries.rows.max())
-        for index, candidate in enumerate(self.candidate_ks):
-            if candidate == k or min(candidate, k) >= most_rows:
-                return index
+        if min(k, most_rows) in self._places:
+            return self._places[min(k, most_rows)]
         measured = ", ".join(map(str, self.candidate_ks[:8])) + (", ..." if len(self.candidate_ks) > 8 else "")
         raise ConfigError(f"candidate k {k} was not measured; measured were {measured}")
 
@@ -126,11 +130,10 @@ def measure_model(
     CaseError for queries that do not fit, CacheError for a layer or head out of range or a tier without rows.
     """
     ks = checked_ks(config.candidate_ks)
-    check_queries(queries, pool.shape.head_dim, config.vocab_size)
+    queries = checked_queries(queries, pool.shape.head_dim, config.vocab_size)
+    if shell.tier.shape != pool.shape:
+        raise CacheError(f"the shell has shape {shell.tier.shape}, the pool {pool.shape}; they must be the same")
     tiers = (pool.tier, shell.tier)
-    for tier in tiers:
-        if not tier.token_count:
-            raise CacheError(f"the {tier.name} has no rows; a replay needs rows in both tiers")
     keys = np.concatenate([tier.keys(config.layer, config.head) for tier in tiers])
     values = np.concatenate([tier.values(config.layer, config.head) for tier in tiers])
     projection = synthetic_projection(config.vocab_size, pool.shape.head_dim, config.projection_seed)

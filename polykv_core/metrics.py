@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from polykv_core.arrays import Array, Bool, Float32, Float64, Int64
+from polykv_core.arrays import Array, Bool, Float32, Float64, Int64, sum_in_order
 
 Direction = Literal["higher is better", "lower is better", "closer to 0 is better"]
 
@@ -55,12 +55,17 @@ class Metric:
     over_queries: Callable[[QueryMetrics], Float64[Array, " k"]]
 
 
+def _mean(per_query: Array) -> Float64[Array, " k"]:
+    """Mean over the queries, added in their order: np.mean adds in another one where there is a single k."""
+    return sum_in_order(per_query.T.astype(np.float64)) / len(per_query)
+
+
 def _ppl_exact(queries: QueryMetrics) -> Float64[Array, " k"]:
-    return np.full(queries.cosine.shape[1], np.exp(queries.nll_exact.mean()))
+    return np.full(queries.cosine.shape[1], np.exp(_mean(queries.nll_exact[:, None])))
 
 
 def _ppl_compressed(queries: QueryMetrics) -> Float64[Array, " k"]:
-    return np.exp(queries.nll_compressed.mean(axis=0))
+    return np.exp(_mean(queries.nll_compressed))
 
 
 def _decode_reduction(queries: QueryMetrics) -> Float64[Array, " k"]:
@@ -68,10 +73,10 @@ def _decode_reduction(queries: QueryMetrics) -> Float64[Array, " k"]:
 
 
 METRICS = (
-    Metric("output_cosine_mean", "Output cosine", "", "higher is better", 1.0, lambda q: q.cosine.mean(axis=0)),
-    Metric("output_mse_mean", "Output MSE", "", "lower is better", 0.0, lambda q: q.mse.mean(axis=0)),
-    Metric("kl_divergence_mean", "KL divergence", "nats", "lower is better", 0.0, lambda q: q.kl.mean(axis=0)),
-    Metric("top1_agreement", "Top-1 agreement", "", "higher is better", 1.0, lambda q: q.top1_same.mean(axis=0)),
+    Metric("output_cosine_mean", "Output cosine", "", "higher is better", 1.0, lambda q: _mean(q.cosine)),
+    Metric("output_mse_mean", "Output MSE", "", "lower is better", 0.0, lambda q: _mean(q.mse)),
+    Metric("kl_divergence_mean", "KL divergence", "nats", "lower is better", 0.0, lambda q: _mean(q.kl)),
+    Metric("top1_agreement", "Top-1 agreement", "", "higher is better", 1.0, lambda q: _mean(q.top1_same)),
     Metric("ppl_proxy_exact", "PPL proxy, exact", "", "lower is better", 1.0, _ppl_exact),
     Metric("ppl_proxy_compressed", "PPL proxy, compressed", "", "lower is better", 1.0, _ppl_compressed),
     Metric(
@@ -84,21 +89,23 @@ METRICS = (
 def cosine(exact: Float32[Array, " d"], outputs: Float32[Array, "k d"]) -> Float64[Array, " k"]:
     """Cosine of the angle between the exact output and each replayed one; 0 where either has no length."""
     a, b = exact.astype(np.float64), outputs.astype(np.float64)
-    norm_a, norm_b = np.sqrt((a * a).sum()), np.sqrt((b * b).sum(axis=1))
+    norm_a, norm_b = np.sqrt(sum_in_order(a * a)), np.sqrt(sum_in_order(b * b))
     defined = (norm_a > _EPSILON) & ~(norm_b <= _EPSILON)
-    return np.where(defined, (b * a).sum(axis=1) / np.where(defined, norm_a * norm_b, 1.0), 0.0)
+    ratio = sum_in_order(b * a) / np.where(defined, norm_a * norm_b, 1.0)
+    # Rounding may leave the last digit outside, where a gate that is switched off at -1 would fail.
+    return np.where(defined, np.clip(ratio, -1.0, 1.0), 0.0)
 
 
 def mse(exact: Float32[Array, " d"], outputs: Float32[Array, "k d"]) -> Float64[Array, " k"]:
     """Mean squared difference between the exact output and each replayed one."""
-    return ((exact.astype(np.float64) - outputs.astype(np.float64)) ** 2).mean(axis=1)
+    return sum_in_order((exact.astype(np.float64) - outputs.astype(np.float64)) ** 2) / len(exact)
 
 
 def kl_divergence(p: Float64[Array, " v"], q: Float64[Array, "k v"]) -> Float64[Array, " k"]:
     """KL(p || q) in nats; q is floored at 1e-12, entries of p that are 0 add nothing."""
     held = p > 0.0
     p, q = p[held], q[:, held]
-    return (p * np.log(p / np.maximum(q, PROBABILITY_FLOOR))).sum(axis=1)
+    return sum_in_order(p * np.log(p / np.maximum(q, PROBABILITY_FLOOR)))
 
 
 def nll(probabilities: Float64[Array, "k v"], label: int) -> Float64[Array, " k"]:

@@ -1,9 +1,8 @@
 """The model-replay case: the rows of pool and shell, the queries and the config, in one file."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from polykv_core.arrays import Array, Float32
 from polykv_core.checks import Checks
@@ -62,16 +61,37 @@ class ModelReplayCase:
             config=ModelReplayConfig.from_dict(_check.record(record["config"], "config")),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON fields; every number reads back as the same float32."""
+        return {
+            "shape": asdict(self.shape),
+            "shared": self.shared.tolist(),
+            "hot": self.hot.tolist(),
+            "pool_seed": self.pool_seed,
+            "shell_seed": self.shell_seed,
+            "queries": [{"query": query.query.tolist(), "label_token": query.label_token} for query in self.queries],
+            "config": self.config.to_dict(),
+        }
+
+    def to_json(self) -> str:
+        """The case as a file's whole text."""
+        return json.dumps(self.to_dict(), allow_nan=False) + "\n"
+
 
 def load_model_case(source: Source) -> ModelReplayCase:
     """Read a case (JSON, or JSON in gzip) from a path, bytes or a file object."""
     return ModelReplayCase.from_dict(_check.record(read_json(source, CaseError), "the file"))
 
 
-def check_queries(queries: Sequence[ModelReplayQuery], head_dim: int, vocab_size: int) -> None:
-    """Raise CaseError unless there are queries, all of head_dim finite numbers, with labels below vocab_size."""
-    if not queries:
+def checked_queries(queries: object, head_dim: int, vocab_size: int) -> list[ModelReplayQuery]:
+    """The queries, if there are any, all of head_dim finite numbers, with labels below vocab_size. Raises CaseError."""
+    items = _check.items(queries, "queries")
+    if not items:
         raise CaseError("queries is empty; give at least one query")
-    for index, query in enumerate(queries):
-        _check.vector(np.asarray(query.query), f"query {index}, query", head_dim, "head_dim")
-        _check.integer(query.label_token, f"query {index}, label_token", high=vocab_size - 1)
+    return [
+        ModelReplayQuery(
+            _check.vector(query.query, f"query {index}, query", head_dim, "head_dim"),
+            _check.integer(query.label_token, f"query {index}, label_token", high=vocab_size - 1),
+        )
+        for index, query in enumerate(items)
+    ]

@@ -29,6 +29,9 @@ class Program(click.Group):
             code = _no_verdict(bad.format_message())
         except PolyKvError as bad:
             code = _no_verdict(str(bad))
+        except SystemExit as end:
+            # Where the reader of a help text went away, click ends with 1, which here means a failed gate.
+            code = _PIPE_CLOSED if type(sys.stdout).__name__.endswith("PacifyFlushWrapper") else end.code
         except OSError as bad:
             drop_output()
             code = _no_verdict(reason(bad))

@@ -1,5 +1,6 @@
 """Receipts: the verdict as JSON, field for field as the Rust crate poly-kv writes and reads it."""
 
+import io
 import json
 import math
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from polykv_core.checks import Checks
 from polykv_core.config import CapturedReplayConfig, ModelReplayConfig
-from polykv_core.errors import ReceiptError
+from polykv_core.errors import ConfigError, ReceiptError
 from polykv_core.gates import CandidateReplayMetrics, first_passing, gates_off, judge_candidates
 from polykv_core.jsontext import Source, read_json
 from polykv_core.measure import CapturedMeasurement, Measurement
@@ -86,7 +87,7 @@ class _Receipt:
     @classmethod
     def from_json(cls: type[Receipt], source: Source) -> Receipt:
         """A receipt from JSON text as bytes, a path or a file object; a string is the JSON text itself."""
-        return cls.from_dict(read_json(source.encode() if isinstance(source, str) else source, ReceiptError))
+        return cls.from_dict(read_json(io.StringIO(source) if isinstance(source, str) else source, ReceiptError))
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,10 @@ def _value(kind: Any, value: Any, place: str) -> Any:
     if kind is str:
         return _check.text(value, place)
     if kind in (CapturedReplayConfig, ModelReplayConfig):
-        return kind.from_dict(_check.record(value, place))
+        try:
+            return kind.from_dict(_check.record(value, place))
+        except ConfigError as bad:
+            raise ReceiptError(f"{place}: {bad}") from None
     if kind is ModelReplayMetrics or kind is CandidateReplayMetrics:
         return _record(kind, value, place)
     (item, _) = kind.__args__

@@ -41,6 +41,11 @@ class QrRotation:
         self._inverse = frozen(np.ascontiguousarray(matrix, dtype=np.float32))
 
     @property
+    def nbytes(self) -> int:
+        """Memory of the tables."""
+        return self._forward.nbytes + self._inverse.nbytes
+
+    @property
     def matrix(self) -> Float[Array, "d d"]:
         """Q."""
         return self._forward.T
@@ -62,6 +67,7 @@ class HadamardRotation:
         positive = booleans((seed + _HADAMARD_SALT) & U64_MASK, dim)
         self._signs = frozen(np.where(positive, np.float32(1.0), np.float32(-1.0)))
         self._scale = np.float32(1.0) / np.sqrt(np.float32(dim))
+        self.nbytes = self._signs.nbytes
 
     def forward(self, rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
         """Signs, butterflies, scale."""

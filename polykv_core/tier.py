@@ -56,6 +56,8 @@ class CompressedTier:
     ) -> None:
         """Encode rows. Raises CacheError for rows of another width, CodecError for rows the codec cannot hold."""
         codec.check_head_dim(shape.head_dim)
+        if not len(rows):
+            raise CacheError(f"the {name} has no rows; a replay needs rows in both tiers")
         rows = _check.rows(rows, f"{name} rows", shape.row_width, "layers x KV heads x 2 x head_dim")
         self.name = name
         self.shape = shape

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 import numpy as np
 
@@ -62,10 +63,9 @@ def just_passing(value: float, gate: Gate) -> float:
     """The tightest threshold of few digits that a value still passes."""
     if value == 0.0 or not math.isfinite(value):
         return value
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - _SUGGESTED_DIGITS)
-    towards = math.floor if gate.side == "min" else math.ceil
-    rounded = float(f"{towards(value / unit) * unit:.{_SUGGESTED_DIGITS}g}")
-    return rounded if gate.passes(value, rounded) else value
+    towards = ROUND_FLOOR if gate.side == "min" else ROUND_CEILING
+    rounded = float(Context(prec=_SUGGESTED_DIGITS, rounding=towards).create_decimal_from_float(value))
+    return rounded if math.isfinite(rounded) else value
 
 
 def thresholds_from(candidate: CandidateReplayMetrics) -> dict[str, float]:
@@ -90,9 +90,13 @@ def smallest_passing_k(measurement: Measurement, config: GateThresholds) -> int 
 def largest_reversal(measurement: Measurement, metric: Metric) -> Reversal | None:
     """Where reading more rows made a metric most worse than it had been; None where it never does.
 
-    The measurement's ks must be ascending.
+    The measurement's ks must be ascending; those whose value is not finite are passed over.
     """
     values = measurement.metrics[metric.name]
+    finite = np.flatnonzero(np.isfinite(values))
+    if not len(finite):
+        return None
+    values = values[finite]
     worse = {"higher is better": -values, "lower is better": values, "closer to 0 is better": np.abs(values)}
     badness = worse[metric.direction]
     best_so_far = np.minimum.accumulate(badness)
@@ -101,7 +105,8 @@ def largest_reversal(measurement: Measurement, metric: Metric) -> Reversal | Non
     if not lost[at] > _REVERSAL_NOISE * max(1.0, float(np.abs(values).max())):
         return None
     start = int(np.flatnonzero(badness[: at + 1] == best_so_far[at])[-1])
-    return Reversal(measurement.candidate_ks[start], measurement.candidate_ks[at], float(lost[at]))
+    from_k, to_k = (measurement.candidate_ks[finite[index]] for index in (start, at))
+    return Reversal(from_k, to_k, float(lost[at]))
 
 
 def thinned(

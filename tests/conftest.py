@@ -1,5 +1,6 @@
 """Settings of the whole suite: property tests draw the same examples on every run, on every machine."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -12,3 +13,36 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("deterministic")
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Pages wait for every replay, so that no test depends on how long one takes."""
+    from pages.ui import jobs
+
+    monkeypatch.setattr(jobs, "PATIENCE", None)
+
+
+@pytest.fixture
+def app(patient):  # noqa: ARG001 - it is there for what it changes
+    """The dashboard in a session of its own, with empty caches."""
+    import streamlit as st
+    from dashboard import new_session
+
+    st.cache_resource.clear()
+    return new_session()
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The ks of every measurement that the dashboard makes."""
+    from pages.ui import state
+
+    calls, measure = [], state.measure
+
+    def counted(fixture, ks, on_query):
+        calls.append(ks)
+        return measure(fixture, ks, on_query)
+
+    monkeypatch.setattr(state, "measure", counted)
+    return calls

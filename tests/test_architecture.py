@@ -30,6 +30,7 @@ ORDER = [
     "shell",
     "pool",
     "model_case",
+    "synthetic",
     "attention",
     "metrics",
     "inspection",
@@ -44,6 +45,7 @@ ORDER = [
     "tables",
     "terminal",
     "program",
+    "launch",
     "cli",
 ]
 DASHBOARD = ("streamlit", "plotly", "pandas", "app", "pages")

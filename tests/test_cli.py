@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,35 @@ def test_a_model_replay_reports_its_case():
     assert result.exit_code == 0
     assert result.stdout == run_model_case(load_model_case(MODEL_CASE)).to_json()
     assert "PASSED at k = 8\n" in polykv("model-replay", MODEL_CASE).stdout
+
+
+OFF = ("min-output-cosine", "max-output-mse", "max-kl-divergence", "max-ppl-delta", "min-top1-agreement")
+
+
+@pytest.mark.parametrize("off", [OFF[2:4], OFF], ids=["two", "all"])
+def test_gates_that_are_off_are_said_in_table_and_receipt(tmp_path, off):
+    """Their columns and rows say so, the receipt has the value that cannot fail, and names them."""
+    receipt = tmp_path / "receipt.json"
+    options = [word for name in off for word in ("--gate-off", name)]
+    result = polykv("replay", D16, "--min-output-cosine", 0.7, *options, "--receipt", receipt)
+    assert result.exit_code == 0
+    candidates, gates = result.stdout.split("\nGates at k = ")
+    assert len(re.findall(r"\boff\b", candidates)) == len(off)
+    assert len(re.findall(r"none +off\n", gates)) == len(off)
+    fields = json.loads(receipt.read_text())
+    names = [name.replace("-", "_") for name in off]
+    assert fields["provenance"]["gates_off"] == names
+    values = {gate.threshold: gate.off for gate in GATES}
+    assert {name: fields["config"][name] for name in names} == {name: values[name] for name in names}
+
+
+def test_a_gate_that_is_off_is_off_whatever_else_is_said_of_it():
+    """Also beside a threshold for the same gate; --gate-off without such a gate is refused with the names there are."""
+    result = polykv("replay", D16, "--max-kl-divergence", 0, "--gate-off", "max-kl-divergence", "--receipt", "-")
+    assert json.loads(result.stdout)["config"]["max_kl_divergence"] == sys.float_info.max
+    refused = polykv("replay", D16, "--gate-off", "kl")
+    assert_one_error_line(refused)
+    assert "'max-kl-divergence'" in refused.stderr
 
 
 def test_an_interrupt_exits_with_130(monkeypatch):
@@ -442,3 +473,31 @@ def test_version_and_help():
     assert (version.exit_code, helped.exit_code) == (0, 0)
     assert __version__ in version.stdout
     assert all(name in helped.stdout for name in ("replay", "model-replay", "inspect"))
+
+
+def test_an_interrupt_while_the_program_starts_ends_it_quietly():
+    """Ctrl-C while numpy is still being imported: exit 130 and not a word."""
+    program = """
+        import sys
+        from importlib.abc import MetaPathFinder
+
+        class Interrupt(MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == "polykv_core.cli":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupt())
+        import polykv
+        polykv.main()
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+def test_a_help_text_whose_reader_went_away_is_no_failed_gate():
+    """As for every other output the exit status is 141."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "polykv", "--help"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        process.stdout.close()
+        assert process.wait() == 141

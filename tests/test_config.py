@@ -101,13 +101,13 @@ def test_no_ks_are_taken_by_a_model_config():
 @pytest.mark.parametrize("value", [-1, 1.0, True, "1", None])
 def test_an_index_that_is_no_whole_number_is_refused(name, value):
     """Layer, head, projection seed and vocabulary size."""
-    low = 1 if name == "vocab_size" else 0
-    assert refusal(ModelReplayConfig, **{name: value}).endswith(f"; expected a whole number from {low} to 2^64 - 1")
+    span = "1 to 4194304" if name == "vocab_size" else "0 to 2^64 - 1"
+    assert refusal(ModelReplayConfig, **{name: value}).endswith(f"; expected a whole number from {span}")
 
 
 def test_a_vocabulary_of_nothing_is_refused():
     """There is no distribution over no tokens."""
-    assert refusal(ModelReplayConfig, vocab_size=0) == "vocab_size is 0; expected a whole number from 1 to 2^64 - 1"
+    assert refusal(ModelReplayConfig, vocab_size=0) == "vocab_size is 0; expected a whole number from 1 to 4194304"
 
 
 @BOTH

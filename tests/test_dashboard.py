@@ -1,13 +1,10 @@
 """The dashboard as its pages say it, without a browser; tests/browser has what only a browser can show."""
 
 import json
-from pathlib import Path
 
 import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
+from dashboard import PASSING, SYNTHETIC, fixture_bytes, markdown, new_session, set_gates, texts, upload, verdict
 
-from pages.ui import controls, state
 from pages.ui.samples import SAMPLES
 from polykv_core import (
     DEFAULT_CANDIDATE_KS,
@@ -16,77 +13,16 @@ from polykv_core import (
     CapturedReplayReceipt,
     ReceiptError,
     load_fixture,
-    measure,
+    parse_ks,
     run_captured_model_replay,
 )
 
-ROOT = Path(__file__).parents[1]
-SYNTHETIC = ROOT / "sample_fixtures" / "synthetic_d16_basic.json"
-PASSING = {"max_ppl_delta": 10.0, "min_output_cosine": 0.7}
 HOSTILE = "org/m:Q4_K *bold* :tada: ~x~ $x$ <b> `c` [l](http://x) :red[r] \\n"
 
 
-@pytest.fixture
-def app():
-    """The dashboard in a session of its own, with empty caches."""
-    st.cache_resource.clear()
-    return new_session()
-
-
-@pytest.fixture
-def measured(monkeypatch):
-    """The ks of every measurement that is made."""
-    calls = []
-
-    def counted(fixture, ks):
-        calls.append(ks)
-        return measure(fixture, ks)
-
-    monkeypatch.setattr(state, "measure", counted)
-    return calls
-
-
-def new_session():
-    """A visitor of the dashboard, just arrived."""
-    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=120).run()
-
-
-def fixture_bytes(**changes):
-    """The synthetic sample as a file, with some fields changed."""
-    return json.dumps(json.loads(SYNTHETIC.read_text()) | changes).encode()
-
-
-def upload(app, content, name="mine.json"):
-    """Upload a file and wait for the page."""
-    app.file_uploader("upload").upload(name, content, "application/json")
-    return app.run()
-
-
-def set_gates(app, **thresholds):
-    """Set thresholds and wait for the page."""
-    for name, value in thresholds.items():
-        app.number_input(name).set_value(value)
-    return app.run()
-
-
-def verdict(app):
-    """The headline, without its icon."""
-    assert not app.exception
-    return app.title[0].value.split("] ")[1]
-
-
-def texts(app):
-    """Everything that is shown as plain text."""
-    return [text.value for text in app.text]
-
-
-def markdown(app):
-    """Everything that is shown as Markdown."""
-    return "\n".join(element.value for element in app.markdown)
-
-
 def test_a_first_visit_shows_a_verdict_on_a_sample(app):
-    """Without any choice the page has a verdict, its blockers, the gates, six charts and all candidates."""
+    """Without any choice the page has a verdict, three sentences to start from, the gates, charts and candidates."""
+    assert app.info[0].value.count(". ") == 2
     assert verdict(app) == "FAILED at every candidate k"
     assert "KL divergence is 0.529162 nats, but the gate asks for at most 0.5 nats: it misses by" in markdown(app)
     assert "At every candidate KL divergence, |PPL delta| and Top-1 agreement fail" in markdown(app)
@@ -107,7 +43,7 @@ def test_a_first_visit_shows_a_verdict_on_a_sample(app):
 def test_the_sidebar_starts_with_the_cores_defaults(app):
     """The ks and the five thresholds are those of a config without any wish."""
     config = CapturedReplayConfig(DEFAULT_CANDIDATE_KS)
-    assert controls.parsed_ks(app.text_input("candidate_ks").value) == config.candidate_ks
+    assert parse_ks(app.text_input("candidate_ks").value) == config.candidate_ks
     for gate in GATES:
         assert app.number_input(gate.threshold).value == getattr(config, gate.threshold)
 
@@ -119,19 +55,19 @@ def test_every_offered_sample_is_there_and_every_fixture_is_offered(app):
     for sample in SAMPLES:
         app.selectbox("sample").set_value(sample.file_name).run()
         assert verdict(app).startswith(("PASSED", "FAILED"))
-        assert texts(app)[0] == sample.title
+        assert sample.title in texts(app)
 
 
 def test_a_moved_threshold_judges_again_and_measures_nothing(app, measured):
-    """Thresholds change the verdict of one measurement; only other ks need another."""
+    """Thresholds and ks change the verdict of one measurement, which is of every k."""
     upload(app, fixture_bytes(seed=1))
     assert verdict(app) == "FAILED at every candidate k"
-    assert measured == [DEFAULT_CANDIDATE_KS]
+    assert measured == [range(1, 73)]
     set_gates(app, **PASSING)
     assert verdict(app).startswith("PASSED at k = ")
+    app.text_input("candidate_ks").set_value("4, 7, 13").run()
+    assert [cell.split()[0] for cell in app.table[1].value["k"]] == ["4", "7", "13"]
     assert len(measured) == 1
-    app.text_input("candidate_ks").set_value("4").run()
-    assert measured[1:] == [(4,)]
 
 
 def test_a_second_session_uses_the_kept_measurement(app, measured):
@@ -165,7 +101,7 @@ def test_a_faulty_upload_says_why_and_keeps_the_last_good_result(app, content, r
     receipt = app.session_state["receipt"]
     upload(app, content, "faulty.json")
     assert app.error[0].value == "The uploaded file could not be used."
-    assert texts(app)[0].startswith(reason)
+    assert any(text.startswith(reason) for text in texts(app))
     assert "Below is the last good result, for good.json." in texts(app)
     assert verdict(app) == "FAILED at every candidate k"
     assert app.session_state["receipt"] == receipt
@@ -178,7 +114,7 @@ def test_rows_that_no_codec_holds_are_refused_like_a_faulty_file(app):
     queries = json.loads(SYNTHETIC.read_text())["queries"]
     queries[1]["keys"][0] = [0.0] * 16
     upload(app, fixture_bytes(queries=queries))
-    assert "query 1, keys row 0" in texts(app)[0]
+    assert any("query 1, keys row 0" in text for text in texts(app))
     assert verdict(app) == "FAILED at every candidate k"
 
 
@@ -187,10 +123,9 @@ def test_removing_the_upload_comes_back_to_the_sample(app):
     upload(app, fixture_bytes(model_id="mine"))
     assert app.selectbox("sample").disabled
     assert app.code[0].value == "mine"
-    app.file_uploader("upload").clear()
-    app.run()
+    app.button("clear_upload").click().run()
     assert not app.selectbox("sample").disabled
-    assert texts(app)[0] == SAMPLES[0].title
+    assert SAMPLES[0].title in texts(app)
 
 
 def test_what_a_fixture_says_is_shown_verbatim(app):
@@ -212,12 +147,6 @@ def test_ks_that_mean_nothing_are_refused_and_the_last_ones_stay(app, text):
     assert app.error[0].value == "The candidate ks could not be used."
     assert verdict(app) == "FAILED at every candidate k"
     assert [cell.split()[0] for cell in app.table[1].value["k"]] == ["4", "8"]
-
-
-@pytest.mark.parametrize("text", ["8,16", "8 16", " 8;\t16, "])
-def test_ks_may_be_separated_as_one_likes(text):
-    """Commas, semicolons and blanks all separate ks."""
-    assert controls.parsed_ks(text) == (8, 16)
 
 
 def test_ks_keep_their_order_and_their_repetitions(app):

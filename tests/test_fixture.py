@@ -537,7 +537,7 @@ def loads_and_measures_or_refuses(fields):
     return found[0]
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(path=some_node, value=replacements)
 def test_any_other_value_anywhere_is_replayed_or_refused(path, value):
     """Whatever stands in the place of one node, load and measure work, or raise PolyKvError with a printable text."""
@@ -567,7 +567,7 @@ def test_any_few_changes_are_replayed_or_refused(data):
     loads_and_measures_or_refuses(fields)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_extreme_numbers_are_replayed_in_silence_or_refused(data):
     """Any finite float32 in any tensor: no crash, and no warning (an error in these tests)."""

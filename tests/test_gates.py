@@ -14,6 +14,7 @@ from polykv_core import (
     CapturedMeasurement,
     CapturedReplayConfig,
     ConfigError,
+    gates_off,
     judge,
     verdicts,
 )
@@ -178,3 +179,18 @@ def test_a_stricter_gate_passes_no_more(low, high, cosines):
 def test_a_candidate_not_judged_has_not_passed():
     """The default of a candidate is no pass."""
     assert candidate().passed is False
+
+
+@given(value=finite)
+def test_a_gate_that_is_off_is_failed_by_no_metric(value):
+    """At its `off` threshold a gate passes every value its metric can take, and still fails what is not finite."""
+    ranges = {"output_cosine_mean": (-1.0, 1.0), "top1_agreement": (0.0, 1.0), "ppl_proxy_delta": (-1e300, 1e300)}
+    for gate in GATES:
+        low, high = ranges.get(gate.metric, (0.0, 1e300))
+        config = CapturedReplayConfig((8,), **{gate.threshold: gate.off})
+        assert gate.check(candidate(**{gate.metric: min(max(value, low), high)}), config).passed
+        assert gate.check(candidate(), config).off
+        assert not gate.check(candidate(), CONFIG).off
+        assert not gate.check(candidate(**{gate.metric: math.nan}), config).passed
+        assert gates_off(config) == [gate.threshold]
+    assert gates_off(CONFIG) == []

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from importlib import import_module
 
 import numpy as np
 import oracle
@@ -24,6 +25,7 @@ from polykv_core import (
     SharedKVPool,
     TurboQuant,
     check_replayable,
+    every_k,
     judge,
     load_fixture,
     measure,
@@ -31,6 +33,9 @@ from polykv_core import (
     run_captured_model_replay,
 )
 from polykv_core.measure import synthetic_projection
+
+# polykv_core.measure is the function; this is the module it stands in.
+measure_module = import_module("polykv_core.measure")
 
 FIELDS = fixture_fields(rows=9, shared=5, queries=3)
 FIXTURE = load_fixture(encoded(FIELDS))
@@ -153,6 +158,46 @@ def test_ks_may_be_a_list_a_tuple_an_array_or_a_range(ks):
     assert {type(k) for k in measurement.candidate_ks} == {int}
 
 
+def test_every_k_is_one_to_the_most_rows():
+    """A query with more rows than the others decides."""
+    short = fixture_fields(rows=6, shared=5)["queries"][0]
+    assert every_k(FIXTURE) == range(1, 10)
+    assert every_k(loaded(queries=[short, FIELDS["queries"][0], short])) == range(1, 10)
+
+
+@pytest.mark.parametrize("weights", [1, 17, 40])
+def test_chunks_of_ks_change_no_digit(monkeypatch, weights):
+    """Many ks are measured in chunks to save memory; one by one, or some at a time, they give the same."""
+    whole = measure(FIXTURE, every_k(FIXTURE))
+    monkeypatch.setattr(measure_module, "_CHUNK_WEIGHTS", weights)
+    chunked = measure(FIXTURE, every_k(FIXTURE))
+    assert [numbers(chunked, k) for k in every_k(FIXTURE)] == [numbers(whole, k) for k in every_k(FIXTURE)]
+    assert query_numbers(chunked, 2) == query_numbers(whole, 2)
+
+
+def test_somebody_who_waits_is_told_how_far_it_is():
+    """Before each query, and after the last."""
+    told = []
+    measure(FIXTURE, (2,), on_query=lambda done, total: told.append((done, total)))
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_somebody_who_waits_may_stop_it(spy):
+    """What on_query raises goes through, and no further query is replayed."""
+    calls, _ = spy
+
+    class StoppedError(Exception):
+        """Enough."""
+
+    def stop(done, _total):
+        if done == 1:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        measure(FIXTURE, (2,), on_query=stop)
+    assert calls["FibCoder.score"] == 1
+
+
 @pytest.mark.parametrize("ks", [[], [0], [-1], [1, 0]])
 def test_ks_that_mean_nothing_are_refused(ks):
     """Before anything is encoded."""
@@ -184,6 +229,23 @@ def test_a_measurement_says_whose_it_is():
     measurement = measure(FIXTURE, (2,))
     assert (measurement.model_id, measurement.fixture_digest) == (FIXTURE.model_id, FIXTURE.digest)
     assert measurement.query_count == 3
+
+
+@pytest.mark.parametrize(("measured", "asked"), [(9, 9), (9, 10), (10, 9), (2**64 - 1, 9), (12, 2**64 - 1)])
+def test_all_ks_beyond_the_rows_are_one(measured, asked):
+    """Where one of them was measured, all of them were; with 9 rows that begins at 9."""
+    assert measure(FIXTURE, (2, measured)).index_of(asked) == 1
+    with pytest.raises(ConfigError, match=r"^candidate k 8 was not measured; "):
+        measure(FIXTURE, (2, measured)).index_of(8)
+
+
+def test_a_zero_row_is_named_by_its_place_in_the_fixture_whichever_tier_refuses_it(monkeypatch):
+    """A shell codec that refuses a row speaks of the fixture's row, not of the shell's."""
+    monkeypatch.setattr(measure_module, "SHELL_CODEC", FibQuant())
+    fields = json.loads(json.dumps(FIELDS))
+    fields["queries"][1]["values"][7] = [0.0] * 8
+    with pytest.raises(CodecError, match=r"^query 1, values row 7 is all zeros; "):
+        check_replayable(load_fixture(encoded(fields)))
 
 
 def test_a_k_that_was_not_measured_has_no_place():
@@ -359,3 +421,13 @@ def test_a_golden_measurement_covers_every_k():
     for candidate in read_golden(folder / "receipt.json")["candidate_results"]:
         at = curve.index_of(candidate["candidate_k"])
         assert curve.metrics["output_mse_mean"][at] == pytest.approx(candidate["output_mse_mean"], abs=1e-6)
+
+
+def test_a_mean_over_many_queries_does_not_depend_on_the_other_ks():
+    """Alone, in pairs and among all ks every metric has the same digits, also its mean over many queries."""
+    fixture = load_fixture(encoded(fixture_fields(queries=11, rows=9, shared=4, vocab=7)))
+    every = measure(fixture, every_k(fixture))
+    for ks in ([5], [2, 5], [9, 5, 1]):
+        some = measure(fixture, ks)
+        for name, values in some.metrics.items():
+            assert values[ks.index(5)] == every.metrics[name][4], (ks, name)

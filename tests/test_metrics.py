@@ -185,3 +185,11 @@ def test_queries_join_in_order():
     assert joined.rows.tolist() == [3, 5, 7, 8]
     assert joined.cosine[:, 0].tolist() == [0.5, 0.5, 0.9, 0.9]
     assert joined.top1_same.dtype == bool
+
+
+def test_a_cosine_stays_within_its_bounds():
+    """Rounding never takes it below -1, where a gate that is switched off stands."""
+    outputs = np.random.default_rng(0).standard_normal((2000, 16)).astype(np.float32)
+    opposite = np.array([cosine(output, -output[None])[0] for output in outputs])
+    assert opposite.min() >= -1.0
+    assert opposite.max() < -0.999999

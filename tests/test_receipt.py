@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import sys
 from dataclasses import replace
 
 import pytest
@@ -106,6 +107,26 @@ def test_a_receipt_with_a_number_that_is_not_finite_is_not_written(metric, value
     )
     with pytest.raises(ReceiptError, match=f"^metrics, {metric} is {value}; "):
         replace(RECEIPT, metrics=replace(RECEIPT.metrics, **{metric: value})).to_json()
+
+
+OFF = {
+    "min_output_cosine": -1.0,
+    "max_output_mse": sys.float_info.max,
+    "max_kl_divergence": sys.float_info.max,
+    "max_ppl_delta": sys.float_info.max,
+    "min_top1_agreement": 0.0,
+}
+
+
+@pytest.mark.parametrize("off", [(), ("max_kl_divergence",), tuple(OFF)])
+def test_a_receipt_says_which_gates_were_off(off):
+    """In one object behind all others, `provenance`; with every gate on there is none."""
+    config = CapturedReplayConfig((2,), **{name: OFF[name] for name in off})
+    fields = json.loads(replace(RECEIPT, config=config).to_json())
+    assert list(fields)[: len(FIELDS)] == list(FIELDS)
+    assert fields.get("provenance", {}).get("gates_off", []) == list(off)
+    assert list(fields)[len(FIELDS) :] == (["provenance"] if off else [])
+    assert CapturedReplayReceipt.from_json(json.dumps(fields)).config == config
 
 
 def test_unknown_fields_are_ignored():

@@ -1,10 +1,11 @@
 """The entry points are the arrow of the design: fixture, measure, judge, receipt."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import GOLDEN, encoded, fixture_fields, gaussian, stored
+from support import GOLDEN, captured_cases, encoded, fixture_fields, gaussian, stored
 
 import polykv_core
 from polykv_core import (
@@ -17,6 +18,7 @@ from polykv_core import (
     ModelReplayReceipt,
     PolyKvError,
     SharedKVPool,
+    every_k,
     judge,
     load_fixture,
     load_model_case,
@@ -48,6 +50,20 @@ def test_a_moved_threshold_changes_verdicts_and_no_numbers():
     assert (strict.passed, strict.selected_candidate_k) == (False, 6)
     for one, other in zip(lax.candidate_results, strict.candidate_results, strict=True):
         assert (one.output_cosine_mean, one.ppl_proxy_delta) == (other.output_cosine_mean, other.ppl_proxy_delta)
+
+
+REPLAYED = [case for case in captured_cases() if not case.error and min(case.config["candidate_ks"]) > 0]
+
+
+@pytest.mark.parametrize("case", REPLAYED, ids=lambda case: case.name)
+def test_a_measurement_of_every_k_serves_any_list_of_ks(case):
+    """Judged for a case's ks, some beyond the rows among them, it gives the bytes of a replay of those ks alone."""
+    fixture = load_fixture(case.input)
+    measurement = measure(fixture, every_k(fixture))
+    config = CapturedReplayConfig.from_dict(case.config)
+    beyond = replace(config, candidate_ks=(*config.candidate_ks, len(every_k(fixture)), 10**6, 2**64 - 1))
+    for asked in (config, beyond):
+        assert judge(measurement, asked).to_json() == run_captured_model_replay(fixture, asked).to_json()
 
 
 def test_a_model_case_is_its_pool_shell_and_queries():

@@ -13,7 +13,7 @@ from polykv_core import CacheError, CodecError, ExactCodec, KvTensorShape, Share
 SHAPE = KvTensorShape(num_layers=2, num_kv_heads=3, head_dim=8)
 
 
-@given(layers=st.integers(1, 3), heads=st.integers(1, 3), dim=st.integers(1, 5), tokens=st.integers(0, 4))
+@given(layers=st.integers(1, 3), heads=st.integers(1, 3), dim=st.integers(1, 5), tokens=st.integers(1, 4))
 def test_a_row_is_laid_out_layer_by_layer_head_by_head_key_then_value(layers, heads, dim, tokens):
     """Every number of a row comes back as the key or value of its layer and head."""
     shape = KvTensorShape(layers, heads, dim)
@@ -112,11 +112,13 @@ def test_a_seed_that_is_no_u64_is_refused(seed):
         SharedKVPool.build(gaussian(2, SHAPE.row_width), SHAPE, seed)
 
 
-@pytest.mark.parametrize("head_dim", [4, 6, 7])
+@pytest.mark.parametrize("head_dim", [4, 6, 7, 1028])
 def test_a_head_size_the_codec_cannot_hold_is_refused(head_dim):
     """FibQuant's refusal comes before any row is read."""
     shape = KvTensorShape(1, 1, head_dim)
-    with pytest.raises(CodecError, match=f"^head_dim is {head_dim}; fib_k4_n32 needs a multiple of 4 larger than 4$"):
+    with pytest.raises(
+        CodecError, match=f"^head_dim is {head_dim}; fib_k4_n32 needs a multiple of 4 larger than 4 and at most 1024$"
+    ):
         SharedKVPool.build(gaussian(2, shape.row_width), shape, 5)
 
 
@@ -145,3 +147,9 @@ def test_callers_arrays_are_not_kept():
     before = tier.keys(0, 0).copy()
     rows[:] = 9.0
     np.testing.assert_array_equal(tier.keys(0, 0), before)
+
+
+def test_a_tier_without_rows_is_refused_whatever_its_shape_claims():
+    """The refusal comes before anything is done for each of a thousand billion layers."""
+    with pytest.raises(CacheError, match=r"^the pool has no rows; a replay needs rows in both tiers$"):
+        SharedKVPool.build(np.zeros((0, 16), np.float32), KvTensorShape(10**12, 1, 8), 5)

@@ -1,42 +1,38 @@
-"""The replay page: the verdict first, the charts in a grid below it, and every candidate under them."""
+"""The replay page: the verdict first, the charts in a grid below it, then every candidate and what to take away."""
 
 import streamlit as st
 
-from pages.ui import controls, figures, state, style, verdict
+from pages.ui import controls, exports, figures, gallery, gates, jobs, notices, state, style, uploads, verdict
 
-_CHARTS_A_ROW = 2
-
-style.draw()
-screen = state.screen(controls.choice())
-verdict.draw_refusals(screen)
+choice = controls.choice()
+screen = state.screen(choice)
+jobs.draw(uploads.REPLAY_JOB)
+notices.draw(screen)
 if screen.shown is None:
     st.stop()
 
-source, receipt = screen.shown.source, screen.shown.receipt
+source, curve, receipt = screen.shown.source, screen.shown.curve, screen.shown.receipt
 verdict.draw_headline(receipt)
+if controls.untouched():
+    notices.draw_welcome()
 with st.container(key=f"{style.SIDE_BY_SIDE}_verdict"):
-    reasons, fixture = st.columns(2, gap="medium")
+    reasons, fixture = st.columns([5, 4], gap="medium")
 with reasons:
-    verdict.draw_reasons(receipt)
-    verdict.draw_receipt(receipt, source.fixture.digest)
+    verdict.draw_reasons(receipt, curve)
+    exports.draw_receipt(screen.shown)
 with fixture:
-    verdict.draw_fixture(source, receipt.config)
-verdict.draw_gates(receipt)
+    verdict.draw_fixture(source, receipt.config.candidate_ks)
+gates.draw(receipt)
 
 st.header("How each candidate does", anchor=False)
-st.caption(figures.LEGEND)
-charts = figures.charts(receipt)
-with st.container(key=f"{style.SIDE_BY_SIDE}_charts"):
-    # A row of columns for each row of charts, so that stacked charts keep their order.
-    for start in range(0, len(charts), _CHARTS_A_ROW):
-        for column, chart in zip(st.columns(_CHARTS_A_ROW), charts[start:], strict=False):
-            export = {"format": "svg", "filename": chart.metric}
-            column.plotly_chart(
-                chart.figure,
-                key=f"chart_{chart.metric}",
-                alt=chart.alt,
-                config={"displaylogo": False, "toImageButtonOptions": export},
-            )
+charts = figures.charts(
+    receipt, curve, log=choice.log, log_k=choice.log_k, export=choice.picture, stem=exports.stem(screen.shown)
+)
+gallery.draw(charts)
 
 st.header("All candidates", anchor=False)
 verdict.draw_candidates(receipt)
+gallery.draw_numbers(curve)
+
+st.header("Take it away", anchor=False)
+exports.draw(screen.shown, controls.link())

@@ -1,123 +1,126 @@
-"""The sidebar: which fixture, which candidate ks, which gates. Drawn by app.py, read by the pages.
+"""The sidebar: which fixture, which candidate ks, which gates, how charts look. Drawn by app.py, read by the pages.
 
-Every widget has a key; those that can live in the URL do, so that a reload or a shared link brings the same screen.
+The URL says whatever is not as it was at first, so that a reload or a shared link brings the same screen.
 """
 
-import re
 from dataclasses import dataclass
 
 import streamlit as st
-from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from pages.ui import words
+from pages.ui import links, model_inputs, tuning, uploads
+from pages.ui.figures import Export
 from pages.ui.samples import SAMPLES, Sample
-from polykv_core import DEFAULT_CANDIDATE_KS, GATES, CapturedReplayConfig, ConfigError, Gate
+from pages.ui.uploads import Upload
 
-_KS_TEXT = ", ".join(map(str, DEFAULT_CANDIDATE_KS))
-_DEFAULTS = CapturedReplayConfig(DEFAULT_CANDIDATE_KS)
+_SAMPLE, _AXES, _K_AXIS, _PICTURE = "sample", "value_axes", "k_axis", "picture"
+_LOG = {"Auto": None, "Linear": False, "Log": True}
+_PICTURES: dict[str, Export] = {"SVG": "svg", "PNG": "png"}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the sidebar says, as it was typed: not checked yet."""
+    """What the sidebar says, as it was typed: not checked yet. `log` and `log_k` are None where charts decide."""
 
     sample: Sample
-    upload: UploadedFile | None
+    upload: Upload | None
     ks_text: str
     thresholds: dict[str, float]
-
-
-@dataclass(frozen=True)
-class _Knob:
-    """How a threshold is set: what it means, the step of its buttons, and the bounds beyond which it means nothing."""
-
-    meaning: str = ""
-    step: float = 0.05
-    low: float | None = None
-    high: float | None = None
-
-
-_KNOBS = {
-    "min_output_cosine": _Knob("Cosine between the replayed output and the exact one.", 0.05, -1.0, 1.0),
-    "max_output_mse": _Knob("Mean squared error of the replayed output; 0 is none.", 0.05, 0.0),
-    "max_kl_divergence": _Knob("How far the replayed token probabilities are from the captured ones.", 0.05, 0.0),
-    "max_ppl_delta": _Knob("Change of the perplexity proxy, up or down.", 0.5, 0.0),
-    "min_top1_agreement": _Knob("Share of queries whose most likely token stays the same.", 0.05, 0.0, 1.0),
-}
+    log: bool | None
+    log_k: bool | None
+    picture: Export
 
 
 def draw() -> None:
-    """Draw the sidebar's controls."""
-    st.header("PolyKV replay", anchor=False)
-    st.caption("Does an attention head still work when its KV cache is compressed and only the top k rows are read?")
+    """Draw the sidebar's controls as the URL has them at first, and keep the URL true from then on."""
+    _seed()
     st.subheader("Fixture", anchor=False)
     _draw_fixture()
     st.subheader("Candidates", anchor=False)
     st.text_input(
         "Candidate ks",
-        value=_KS_TEXT,
-        key="candidate_ks",
-        bind="query-params",
-        max_chars=200,
+        value=tuning.KS_TEXT,
+        key=tuning.KS,
+        max_chars=tuning.LONGEST_KS,
         help="How many rows to read, in the order of preference. The first that passes every gate is selected.",
     )
-    st.subheader("Gates", anchor=False)
-    for gate in GATES:
-        _draw_gate(gate)
+    tuning.draw()
+    with st.expander("Charts"):
+        st.segmented_control("Value axes", list(_LOG), default="Auto", key=_AXES)
+        st.segmented_control("k axis", list(_LOG), default="Auto", key=_K_AXIS)
+        st.segmented_control(
+            "Download charts as",
+            list(_PICTURES),
+            default="SVG",
+            key=_PICTURE,
+            persist_state="session",
+            help="The camera above a chart saves it: SVG stays sharp at any size, PNG goes everywhere.",
+        )
+    links.follow(_in_url())
 
 
 def choice() -> Choice:
     """What the sidebar says now."""
-    by_name = {sample.file_name: sample for sample in SAMPLES}
     return Choice(
-        sample=by_name[st.session_state["sample"]],
-        upload=st.session_state["upload"],
-        ks_text=st.session_state["candidate_ks"],
-        thresholds={gate.threshold: st.session_state[gate.threshold] for gate in GATES},
+        sample=_sample(),
+        upload=uploads.held(),
+        ks_text=st.session_state[tuning.KS],
+        thresholds=tuning.thresholds(),
+        log=_LOG.get(st.session_state[_AXES]),
+        log_k=_LOG.get(st.session_state[_K_AXIS]),
+        picture=_PICTURES.get(st.session_state[_PICTURE], "svg"),
     )
 
 
-def parsed_ks(text: str) -> tuple[int, ...]:
-    """Candidate ks from text such as "8, 16, 32". Raises ConfigError for what is no number of rows."""
-    words = [word for word in re.split(r"[\s,;]+", text) if word]
-    for word in words:
-        if not (word.isascii() and word.isdecimal()):
-            raise ConfigError(f"{word!r} is not a number of rows; write whole numbers with commas, such as {_KS_TEXT}")
-    return CapturedReplayConfig(tuple(map(int, words))).candidate_ks
+def link() -> str:
+    """The address that brings what is on screen."""
+    return links.link(_sample().file_name, tuning.in_link())
+
+
+def untouched() -> bool:
+    """Whether somebody has just arrived: everything is as it was at first."""
+    return _sample() is SAMPLES[0] and uploads.held() is None and tuning.untouched()
+
+
+def _seed() -> None:
+    """At the first run of a session, take what the URL says; what makes no sense there is left out."""
+    texts = links.at_start()
+    if texts is None:
+        return
+    named = {sample.title: sample.file_name for sample in SAMPLES} | {s.file_name: s.file_name for s in SAMPLES}
+    axes, pictures = {name: name for name in _LOG}, {name: name for name in _PICTURES}
+    options = {_SAMPLE: named, _AXES: axes, _K_AXIS: axes, _PICTURE: pictures}
+    chosen = {key: names[texts[key]] for key, names in options.items() if texts.get(key) in names}
+    taken = chosen | tuning.from_url(texts) | model_inputs.from_url(texts)
+    for key, value in taken.items():
+        st.session_state[key] = value
+    links.ignore({key: text for key, text in texts.items() if key in {*options, *tuning.NAMES} - taken.keys()})
+
+
+def _in_url() -> dict[str, str]:
+    """What is not as it was at first, as the URL has it."""
+    first = {_SAMPLE: SAMPLES[0].file_name, _AXES: "Auto", _K_AXIS: "Auto", _PICTURE: "SVG"}
+    now = {key: st.session_state[key] for key in first}
+    return (
+        {key: value for key, value in now.items() if value and value != first[key]}
+        | tuning.in_url()
+        | model_inputs.in_url()
+    )
+
+
+def _sample() -> Sample:
+    return next(sample for sample in SAMPLES if sample.file_name == st.session_state[_SAMPLE])
 
 
 def _draw_fixture() -> None:
-    uploaded = st.session_state.get("upload") is not None
+    uploaded = uploads.held() is not None
     titles = {sample.file_name: sample.title for sample in SAMPLES}
     st.selectbox(
         "Sample",
         list(titles),
         format_func=titles.__getitem__,
-        key="sample",
-        bind="query-params",
+        key=_SAMPLE,
+        on_change=links.forget,
         disabled=uploaded,
-        help="Remove the uploaded file to come back to the samples." if uploaded else None,
+        help="Clear the uploaded file to come back to the samples." if uploaded else None,
     )
-    st.file_uploader(
-        "Or upload a captured fixture",
-        type=["json", "gz"],
-        key="upload",
-        help="One attention head as JSON, plain or gzipped. It stays in this browser session and is not shared.",
-    )
-
-
-def _draw_gate(gate: Gate) -> None:
-    knob = _KNOBS.get(gate.threshold, _Knob())
-    metric = words.METRIC_BY_NAME[gate.metric]
-    unit = f", in {metric.unit}" if metric.unit else ""
-    st.number_input(
-        f"{gate.label}, {words.at_bound(gate)}",
-        min_value=knob.low,
-        max_value=knob.high,
-        value=float(getattr(_DEFAULTS, gate.threshold)),
-        step=knob.step,
-        format="%g",  # the format that follows from the step would show 0.001 as 0.00
-        key=gate.threshold,
-        bind="query-params",
-        help=f"{knob.meaning} {metric.direction.capitalize()}{unit}. Equality passes.",
-    )
+    uploads.draw()

@@ -1,7 +1,10 @@
 """The sample fixtures that the dashboard offers. To add one: its file in sample_fixtures/ and an entry in SAMPLES."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from polykv_core.launch import FIXTURE_VARIABLE
 
 _FOLDER = Path(__file__).resolve().parents[2] / "sample_fixtures"
 
@@ -13,15 +16,23 @@ class Sample:
     file_name: str
     title: str
     shows: str
+    folder: Path = _FOLDER
 
     @property
     def path(self) -> Path:
         """Where the file lies."""
-        return _FOLDER / self.file_name
+        return self.folder / self.file_name
+
+
+def _given() -> tuple[Sample, ...]:
+    """The fixture that the dashboard was started with, if any; "./" keeps its name apart from a sample's."""
+    path = Path(os.environ.get(FIXTURE_VARIABLE, ""))
+    return (Sample(f"./{path.name}", path.name, "", path.parent),) if path.name else ()
 
 
 # The first one is on screen at the first visit.
 SAMPLES = (
+    *_given(),
     Sample(
         "smollm2_l15_h2_local.json.gz",
         "SmolLM2-135M, layer 15, head 2",

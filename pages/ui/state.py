@@ -1,18 +1,20 @@
-"""What is on screen: the last fixture, ks and verdict that were good, kept for one session; and what was refused since.
+"""What is on screen: the last result that was good, judged anew at every run; and what was not used since, and why.
 
-An uploaded fixture lives in the session that brought it, never in a cache. What is cached for everybody is the
-measurement: it holds none of the fixture's rows, and only the same fixture with the same ks finds it.
+Of a fixture the session keeps facts and measured numbers, never its rows, so no more than one fixture is in memory for
+a moment. Measurements are shared by everybody: they hold none of a fixture's rows, and only its whole digest finds one.
 """
 
-from collections.abc import Callable
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from pathlib import Path
 
 import streamlit as st
-from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from pages.ui.controls import Choice, parsed_ks
-from pages.ui.samples import Sample
+from pages.ui import jobs, links, uploads
+from pages.ui.controls import Choice
+from pages.ui.jobs import Job, OnQuery
 from polykv_core import (
     DEFAULT_CANDIDATE_KS,
     CapturedMeasurement,
@@ -21,32 +23,74 @@ from polykv_core import (
     CapturedReplayReceipt,
     PolyKvError,
     check_replayable,
+    every_k,
     judge,
     load_fixture,
     measure,
+    parse_ks,
 )
 
-_LAST_GOOD = "last_good"
-_LAST_UPLOAD = "last_upload"
-
-T = TypeVar("T")
+_MOST_KEPT = 16
 
 
 @dataclass(frozen=True)
 class Source:
-    """A fixture, the name it goes by, and what it shows if it is a sample."""
+    """What is said of a fixture: the names it goes by, and what it holds; `shows` only if it is a sample."""
 
     name: str
-    fixture: CapturedReplayFixture
-    shows: str = ""
+    file_name: str
+    shows: str
+    model_id: str
+    digest: str
+    warnings: tuple[str, ...]
+    rows: tuple[int, ...]
+    shared_tokens: int
+    head_dim: int
+    vocab: int
+    seed: int
+
+    @classmethod
+    def of(cls, fixture: CapturedReplayFixture, name: str, file_name: str, shows: str) -> "Source":
+        """The facts of a fixture."""
+        return cls(
+            name=name,
+            file_name=file_name,
+            shows=shows,
+            model_id=fixture.model_id,
+            digest=fixture.digest,
+            warnings=fixture.warnings,
+            rows=tuple(query.row_count for query in fixture.queries),
+            shared_tokens=fixture.shared_tokens,
+            head_dim=fixture.head_dim,
+            vocab=len(fixture.output_projection),
+            seed=fixture.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A fixture's facts and its measurement over every k."""
+
+    source: Source
+    curve: CapturedMeasurement
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A fixture and the verdict on it."""
+    """A replay and the verdict on it."""
 
-    source: Source
+    replayed: Replayed
     receipt: CapturedReplayReceipt
+
+    @property
+    def source(self) -> Source:
+        """Whose verdict it is."""
+        return self.replayed.source
+
+    @property
+    def curve(self) -> CapturedMeasurement:
+        """What was measured, over every k."""
+        return self.replayed.curve
 
 
 @dataclass(frozen=True)
@@ -59,74 +103,107 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Screen:
-    """What the page shows. `shown` is None only if nothing good was ever there."""
+    """What the page shows. `shown` is None if nothing good is there yet; `wanted` is a digest that is waited for."""
 
     shown: Shown | None
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Refusal, ...] = ()
+    wanted: str = ""
+    cancelled: str = ""
+
+
+class _Shelf:
+    """The measurements made last, by digest, for all sessions and their threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, CapturedMeasurement] = OrderedDict()
+
+    def get(self, digest: str) -> CapturedMeasurement | None:
+        with self._lock:
+            if digest in self._kept:
+                self._kept.move_to_end(digest)
+            return self._kept.get(digest)
+
+    def put(self, measurement: CapturedMeasurement) -> None:
+        with self._lock:
+            self._kept[measurement.fixture_digest] = measurement
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
 
 
 def screen(choice: Choice) -> Screen:
     """Follow the sidebar as far as it makes sense; where it does not, keep what was good and say so."""
+    wanted = links.wanted()
+    if wanted and choice.upload is None:
+        return Screen(None, wanted=wanted)
+    job = _job(choice, wanted)
     refusals: list[Refusal] = []
-
-    def attempt(what: str, step: Callable[[], T], kept: T) -> T:
-        try:
-            return step()
-        except PolyKvError as bad:
-            refusals.append(Refusal(what, str(bad)))
-            return kept
-
-    last: Shown | None = st.session_state.get(_LAST_GOOD)
-    name = "The sample" if choice.upload is None else "The uploaded file"
-    source = attempt(name, lambda: _source(choice), last.source if last else None)
-    if source is None:
-        return Screen(None, tuple(refusals))
-    last_ks = last.receipt.config.candidate_ks if last else DEFAULT_CANDIDATE_KS
-    ks = attempt("The candidate ks", lambda: parsed_ks(choice.ks_text), last_ks)
-    shown = attempt(name, lambda: _judged(source, ks, choice.thresholds), last)
-    st.session_state[_LAST_GOOD] = shown
-    return Screen(shown, tuple(refusals))
-
-
-def _judged(source: Source, ks: tuple[int, ...], thresholds: dict[str, float]) -> Shown:
-    config = CapturedReplayConfig(ks, **thresholds)
-    return Shown(source, judge(_measured(source.fixture.digest, ks, source.fixture), config))
-
-
-def _source(choice: Choice) -> Source:
-    if choice.upload is not None:
-        return _uploaded(choice.upload)
-    st.session_state.pop(_LAST_UPLOAD, None)
-    return _sample(choice.sample)
-
-
-def _uploaded(upload: UploadedFile) -> Source:
-    """The uploaded fixture, read once an upload and then kept in the session, with its error if it was faulty."""
-    last = st.session_state.get(_LAST_UPLOAD)
-    if last is None or last[0] != upload.file_id:
-        last = (upload.file_id, _read(upload))
-        st.session_state[_LAST_UPLOAD] = last
-    if isinstance(last[1], PolyKvError):
-        raise last[1].with_traceback(None)  # or every rerun would add to its traceback
-    source: Source = last[1]
-    return source
-
-
-def _read(upload: UploadedFile) -> Source | PolyKvError:
+    replayed, cancelled = None, ""
     try:
-        fixture = load_fixture(upload.getvalue())
-        check_replayable(fixture)
+        replayed = job.result()
+    except jobs.Cancelled:
+        cancelled = job.name
     except PolyKvError as bad:
-        return bad
-    return Source(upload.name, fixture)
+        refusals.append(Refusal("The sample" if choice.upload is None else "The uploaded file", str(bad)))
+    last: Shown | None = st.session_state.get(uploads.LAST_GOOD)
+    if replayed is not None:
+        uploads.let_go()
+        links.show(replayed.source.digest if choice.upload else "")
+    elif last is not None and not wanted:
+        replayed = last.replayed
+    if replayed is None:
+        return Screen(None, tuple(refusals), wanted, cancelled)
+
+    ks = last.receipt.config.candidate_ks if last else DEFAULT_CANDIDATE_KS
+    try:
+        ks = parse_ks(choice.ks_text)
+    except PolyKvError as bad:
+        refusals.append(Refusal("The candidate ks", str(bad)))
+    receipt = judge(replayed.curve, CapturedReplayConfig(ks, **choice.thresholds))
+    shown = st.session_state[uploads.LAST_GOOD] = Shown(replayed, receipt)
+    return Screen(shown, tuple(refusals), cancelled=cancelled)
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _sample(sample: Sample) -> Source:
-    return Source(sample.title, load_fixture(sample.path), sample.shows)
+def try_again() -> None:
+    """Start a cancelled replay anew."""
+    jobs.forget(uploads.REPLAY_JOB)
 
 
-@st.cache_resource(max_entries=32, show_spinner="Replaying the fixture")
-def _measured(digest: str, ks: tuple[int, ...], _fixture: CapturedReplayFixture) -> CapturedMeasurement:  # noqa: ARG001
-    """The measurement, found by digest and ks; the underscore keeps Streamlit from hashing arrays, which it samples."""
-    return measure(_fixture, ks)
+def go_on_with_sample() -> None:
+    """Forget what a link asks for, and what was uploaded instead."""
+    links.forget()
+    uploads.clear()
+
+
+def go_on_with_upload() -> None:
+    """Forget what a link asks for, and take the file that was uploaded instead."""
+    links.forget()
+    jobs.forget(uploads.REPLAY_JOB)
+
+
+def _job(choice: Choice, wanted: str) -> Job[Replayed]:
+    upload, sample = choice.upload, choice.sample
+    if upload is None:
+        work = partial(_replay, sample.path, sample.title, sample.file_name, sample.shows, _shelf(), "")
+        return jobs.run(uploads.REPLAY_JOB, f"sample {sample.file_name}", sample.title, work)
+    work = partial(_replay, upload.content or b"", upload.name, upload.name, "", _shelf(), wanted)
+    return jobs.run(uploads.REPLAY_JOB, f"upload {upload.number}", upload.name, work)
+
+
+def _replay(
+    content: Path | bytes, name: str, file_name: str, shows: str, shelf: _Shelf, wanted: str, on_query: OnQuery
+) -> Replayed:
+    """Read a fixture and measure every k, unless the shelf has that; what is not the wanted fixture is refused."""
+    fixture = load_fixture(content)
+    links.check(fixture.digest, wanted)
+    curve = shelf.get(fixture.digest)
+    if curve is None:
+        check_replayable(fixture)
+        curve = measure(fixture, every_k(fixture), on_query)
+        shelf.put(curve)
+    return Replayed(Source.of(fixture, name, file_name, shows), curve)
+
+
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _shelf() -> _Shelf:
+    return _Shelf()

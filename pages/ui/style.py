@@ -3,11 +3,15 @@
 import streamlit as st
 
 SIDE_BY_SIDE = "side_by_side"
+ICONS_ONLY = "icons_only"
 
 # Columns stack where there is no room for two charts; Streamlit itself stacks them on telephones only. Texts in charts
 # take the theme's text colour instead of a grey with too little contrast; hover labels have colours of their own.
+# Buttons that show only their icon keep their name for those who do not see it.
 _RULES = f"""<style>
 [class*="st-key-{SIDE_BY_SIDE}"] [data-testid="stColumn"] {{min-width: min(100%, 24rem)}}
+.st-key-{ICONS_ONLY} button [data-testid="stMarkdownContainer"] {{position: absolute; clip-path: inset(50%)}}
+[data-testid="stMainBlockContainer"] {{padding-top: 4.5rem}}
 .js-plotly-plot :is(.infolayer, .xtick, .ytick, .textpoint) text {{fill: currentColor !important}}
 </style>"""
 

@@ -23,8 +23,10 @@ from polykv_core.arrays import Array, Float32
 Codes = Any  # a NamedTuple of arrays, the token as first axis; its type is the coder's own business
 RowName = Callable[[int], str]
 
-# Coders each codec keeps for replaying the same seeds again; a FibQuant coder of head_dim 64 takes about 0.1 MB.
-KEPT_CODERS = 128
+# A coder holds tables of head_dim^2 numbers, and making them takes head_dim^3 steps. No model's heads come near this.
+MAX_HEAD_DIM = 1024
+# Coders that each codec keeps for replaying the same seeds again; a FibQuant coder of head_dim 64 takes 0.05 MB.
+KEPT_BYTES = 2**23
 
 
 @runtime_checkable

@@ -4,13 +4,14 @@ The shared pool's codec. Source: FibQuant, radial-angular vector quantisation wi
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
+from cachetools import LRUCache, cached
 
 from polykv_core.arrays import U64_MASK, Array, Float16, Float32, Float64, UInt8, UInt16, frozen, sum_in_order
-from polykv_core.codecs.base import KEPT_CODERS, RowName
+from polykv_core.codecs.base import KEPT_BYTES, MAX_HEAD_DIM, RowName
 from polykv_core.codecs.codebook import Codebook, NearestCodeword, train_codebook
 from polykv_core.errors import CodecError
 from polykv_core.rotation import QrRotation
@@ -52,9 +53,10 @@ class FibQuant:
 
     def check_head_dim(self, head_dim: int) -> None:
         """head_dim must be a multiple of block_dim and larger."""
-        if head_dim % self.block_dim or head_dim <= self.block_dim:
+        if head_dim % self.block_dim or not self.block_dim < head_dim <= MAX_HEAD_DIM:
             raise CodecError(
-                f"head_dim is {head_dim}; {self.id} needs a multiple of {self.block_dim} larger than {self.block_dim}"
+                f"head_dim is {head_dim}; {self.id} needs a multiple of {self.block_dim} larger than {self.block_dim} "
+                f"and at most {MAX_HEAD_DIM}"
             )
 
     def check_rows(self, rows: Float32[Array, "t d"], name: RowName) -> None:
@@ -85,6 +87,7 @@ class FibCoder:
         self.codebook: Codebook = train_codebook(
             head_dim, codec.block_dim, codec.codeword_count, (seed + _CODEBOOK_SALT) & U64_MASK
         )
+        self.nbytes = self.rotation.nbytes + 4 * codec.codeword_count * (codec.codeword_count + 2 * codec.block_dim)
         words = self.codebook.codewords
         self._gram = frozen(sum_in_order(words[:, None, :] * words))
 
@@ -127,7 +130,7 @@ class FibCoder:
         return nearest.astype(np.uint16).reshape(-1, self.head_dim // self.block_dim)
 
 
-@lru_cache(maxsize=KEPT_CODERS)
+@cached(LRUCache(maxsize=KEPT_BYTES, getsizeof=lambda coder: coder.nbytes), lock=Lock())
 def cached_coder(codec: FibQuant, head_dim: int, seed: int) -> FibCoder:
     """The one coder of these settings, head size and seed, made when first asked for."""
     return FibCoder(codec, head_dim, seed)

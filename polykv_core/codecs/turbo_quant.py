@@ -5,13 +5,14 @@ E[sign(g.x)(g.y)] = sqrt(2/pi) (x.y)/|x|); TurboQuant, which joins the two.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
+from cachetools import LRUCache, cached
 
 from polykv_core.arrays import U64_MASK, Array, Float32, Int8, UInt16, contract, frozen, multiply_add, sum_in_order
-from polykv_core.codecs.base import KEPT_CODERS, RowName
+from polykv_core.codecs.base import KEPT_BYTES, MAX_HEAD_DIM, RowName
 from polykv_core.errors import CodecError
 from polykv_core.rotation import HadamardRotation, QrRotation
 from polykv_core.streams import standard_normals
@@ -50,8 +51,8 @@ class TurboQuant:
 
     def check_head_dim(self, head_dim: int) -> None:
         """head_dim must be even."""
-        if head_dim % 2:
-            raise CodecError(f"head_dim is {head_dim}; {self.id} codes pairs of coordinates and needs an even number")
+        if head_dim % 2 or not 0 < head_dim <= MAX_HEAD_DIM:
+            raise CodecError(f"head_dim is {head_dim}; {self.id} needs an even number from 2 to {MAX_HEAD_DIM}")
 
     def check_rows(self, rows: Float32[Array, "t d"], name: RowName) -> None:
         """Every finite row will do, zeros included."""
@@ -79,6 +80,7 @@ class TurboCoder:
         self._sin = frozen(np.sin(angle.astype(np.float64)).astype(np.float32))
         normals = standard_normals((seed + _SKETCH_SALT) & U64_MASK, codec.projections * head_dim)
         self._sketch = frozen(normals.astype(np.float32).reshape(codec.projections, head_dim))
+        self.nbytes = self.rotation.nbytes + self._sketch.nbytes + 8 * self.levels
         self._sketch_scale = np.float32(np.sqrt(np.pi / 2.0)) / np.float32(codec.projections)
 
     def encode(self, rows: Float32[Array, "t d"]) -> TurboCodes:
@@ -119,7 +121,7 @@ class TurboCoder:
         return self.rotation.inverse(pairs.reshape(-1, self.head_dim))
 
 
-@lru_cache(maxsize=KEPT_CODERS)
+@cached(LRUCache(maxsize=KEPT_BYTES, getsizeof=lambda coder: coder.nbytes), lock=Lock())
 def cached_coder(codec: TurboQuant, head_dim: int, seed: int) -> TurboCoder:
     """The one coder of these settings, head size and seed, made when first asked for."""
     return TurboCoder(codec, head_dim, seed)

@@ -71,13 +71,13 @@ def visit(browser, dashboard_url):
     """Open the dashboard as a new visitor, wait for the whole page, and return it."""
     contexts = []
 
-    def opened(query="", **settings):
+    def opened(query="", heading="All candidates", **settings):
         context = browser.new_context(viewport={"width": 1440, "height": 1600}, **settings)
         contexts.append(context)
         context.set_default_timeout(60_000)
         page = context.new_page()
         page.goto(f"{dashboard_url}/{query}")
-        sync_api.expect(page.get_by_role("heading", name="All candidates")).to_be_visible(timeout=60_000)
+        sync_api.expect(page.get_by_role("heading", name=heading)).to_be_visible(timeout=60_000)
         return page
 
     yield opened

@@ -1,0 +1,93 @@
+"""Every gate at the selected k, the nearest move of it that would change something, and gates made from a result."""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from pages.ui import tuning, words
+from pages.ui.sweep import Receipt
+from polykv_core import GATES, Flip, Gate, GateVerdict, just_passing, nearest_flip, verdicts
+
+
+def draw(receipt: Receipt) -> None:
+    """The table of gates, with the button that makes gates from a candidate."""
+    with st.container(horizontal=True, vertical_alignment="center", key="gates_table_heading"):
+        st.markdown(f"**Gates at k = {receipt.selected_candidate_k}**")
+        _draw_from_result(receipt)
+    st.table(
+        [_row(verdict, receipt) for verdict in at_selected(receipt)],
+        border="horizontal",
+        hide_index=True,
+        alt=f"The gates at k = {receipt.selected_candidate_k}",
+    )
+
+
+def at_selected(receipt: Receipt) -> tuple[GateVerdict, ...]:
+    """Each gate's verdict on the selected candidate."""
+    k = receipt.selected_candidate_k
+    return verdicts(next(c for c in receipt.candidate_results if c.candidate_k == k), receipt.config)
+
+
+def off(receipt: Receipt) -> list[str]:
+    """The labels of the gates that are switched off."""
+    return [gate.label for gate in GATES if getattr(receipt.config, gate.threshold) == gate.off]
+
+
+def tightest(receipt: Receipt) -> str:
+    """The gate with the least to spare at the selected k, measured by what it asks for; empty if all are off."""
+    judged = [verdict for verdict in at_selected(receipt) if not verdict.off]
+    if not judged:
+        return ""
+    verdict = min(judged, key=lambda verdict: verdict.margin / (abs(verdict.threshold) or 1.0))
+    return f"The tightest gate is {verdict.gate.label}, with {words.margin(verdict)}."
+
+
+def way_out(receipt: Receipt) -> str:
+    """What would make a failed replay pass, as a sentence."""
+    for verdict in at_selected(receipt):
+        flip = nearest_flip(receipt.candidate_results, receipt.config, verdict.gate)
+        if flip is not None:
+            return f"One move would do: with {verdict.gate.label}, {flip_in_words(verdict, receipt)}."
+    return "No single gate, moved, makes a candidate pass; **Gates from this result** moves them all."
+
+
+def _draw_from_result(receipt: Receipt) -> None:
+    by_k = {candidate.candidate_k: candidate for candidate in receipt.candidate_results if tuning.can_apply(candidate)}
+    if not by_k:
+        return
+    with st.popover("Gates from this result", icon=":material/tune:"):
+        st.caption("Sets every gate to the value of one candidate, so that it just passes.")
+        selected = list(by_k).index(receipt.selected_candidate_k) if receipt.selected_candidate_k in by_k else 0
+        k = st.selectbox("Candidate k", list(by_k), index=selected, key="preset_k")
+        st.button("Set the gates", key="apply_result", on_click=tuning.apply_result, args=(by_k[k],), type="primary")
+
+
+def _row(verdict: GateVerdict, receipt: Receipt) -> dict[str, str]:
+    asked_for = f"{words.at_bound(verdict.gate)} {words.number(verdict.threshold)}"
+    return {
+        "Gate": words.named(verdict.gate.metric, verdict.gate.label),
+        "Value": words.number(verdict.value),
+        "Asked for": "off" if verdict.off else words.unbroken(asked_for),
+        "Margin": "" if verdict.off else words.unbroken(words.margin(verdict)),
+        "Verdict": "off" if verdict.off and verdict.passed else words.unbroken(words.marked(verdict.passed)),
+        "Nearest flip": flip_in_words(verdict, receipt),
+    }
+
+
+def flip_in_words(verdict: GateVerdict, receipt: Receipt) -> str:
+    """The smallest move of a gate that changes what becomes of a candidate, as a sentence."""
+    gate = verdict.gate
+    flip = nearest_flip(receipt.candidate_results, receipt.config, gate)
+    if flip is None:
+        return "no move of this gate alone flips a k"
+    k = words.unbroken(f"k = {flip.candidate_k}")
+    looser, tighter = ("lowering", "raising") if gate.side == "min" else ("raising", "lowering")
+    if flip.passes:
+        return f"{looser} it to {words.number(flip.threshold)} would pass {k}"
+    beyond = f"{'above' if gate.side == 'min' else 'below'} {words.number(_surely_tighter(flip, gate))}"
+    return f"switched on and {beyond} it would fail {k}" if verdict.off else f"{tighter} it {beyond} would fail {k}"
+
+
+def _surely_tighter(flip: Flip, gate: Gate) -> float:
+    """The flip's threshold with few digits, rounded such that whatever is beyond it fails."""
+    return just_passing(flip.threshold, replace(gate, side="max" if gate.side == "min" else "min"))

@@ -1,0 +1,100 @@
+"""The uploaded file of a session, at most one: taken out of the uploader, held until it is read, and let go.
+
+Once a file is replayed, only facts and numbers are kept of it; its bytes are then held nowhere.
+"""
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from pages.ui import jobs
+
+REPLAY_JOB = "replay_job"
+
+LAST_GOOD = "last_good"
+SHOWN_DIGEST = "shown_digest"
+
+_HELD = "held_upload"
+_COUNT = "upload_count"
+
+
+@dataclass
+class Upload:
+    """A file as it came; `content` is None from the moment its replay is there."""
+
+    number: int
+    name: str
+    content: bytes | None
+
+
+def held() -> Upload | None:
+    """The session's upload, if it has one."""
+    upload: Upload | None = st.session_state.get(_HELD)
+    return upload
+
+
+def draw() -> None:
+    """The uploader, and the file that is held with the button that lets it go."""
+    limit = st.get_option("server.maxUploadSize")
+    upload = held()
+    # Always there, so that what stands below keeps its place, and a field that is being typed in its text.
+    row = st.container(horizontal=True, vertical_alignment="center", key="held_upload_row")
+    if upload is not None:
+        with row:
+            st.text(upload.name)
+            st.button(
+                "Clear",
+                key="clear_upload",
+                on_click=clear,
+                icon=":material/delete:",
+                help="Frees the file and its result on the server, and comes back to the sample.",
+            )
+    st.file_uploader(
+        "Upload another fixture" if upload else "Or upload a captured fixture",
+        type=["json", "gz"],
+        key=f"upload_{_count()}",
+        on_change=_take,
+        args=(_count(),),
+        help=f"One attention head as JSON, plain or gzipped, up to {limit} MB. Larger files: `polykv replay FILE`. "
+        "It stays in this browser session and is not shared.",
+    )
+
+
+def clear() -> None:
+    """Let the upload go, with everything that came of it."""
+    jobs.forget(REPLAY_JOB)
+    for name in (_HELD, LAST_GOOD, SHOWN_DIGEST):
+        st.session_state.pop(name, None)
+    jobs.give_memory_back()
+
+
+def let_go() -> None:
+    """Let the bytes go, once what they say is known."""
+    upload = held()
+    if upload is not None and upload.content is not None:
+        upload.content = None
+        jobs.give_memory_back()
+
+
+def release() -> None:
+    """Free what uploaders hold of this session, once it is taken: Streamlit itself keeps it until the session ends."""
+    context = get_script_run_ctx()
+    if context is not None:
+        context.uploaded_file_mgr.remove_session_files(context.session_id)
+
+
+def _take(count: int) -> None:
+    """Take a file out of the uploader, which then waits for the next one."""
+    file = st.session_state.get(f"upload_{count}")
+    if file is None or count != _count():
+        return  # freeing the file of an uploader that is still on screen calls this a second time
+    number = count + 1
+    st.session_state[_COUNT] = number
+    st.session_state[_HELD] = Upload(number, file.name, file.getvalue())
+    release()
+
+
+def _count() -> int:
+    count: int = st.session_state.get(_COUNT, 0)
+    return count

@@ -1,0 +1,152 @@
+"""Exports: tables that a spreadsheet reads without harm, a command line that a shell reads right, safe file names."""
+
+import csv
+import io
+import json
+import re
+import shlex
+import sys
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from support import encoded, fixture_fields
+
+from polykv_core import (
+    METRICS,
+    THRESHOLDS,
+    CapturedReplayConfig,
+    candidates_csv,
+    cli,
+    command_line,
+    curve_csv,
+    file_stem,
+    judge,
+    load_fixture,
+    measure,
+    run_captured_model_replay,
+)
+
+MEASUREMENT = measure(load_fixture(encoded(fixture_fields())), range(1, 7))
+CONFIG = CapturedReplayConfig((6, 2, 99), min_output_cosine=0.9)
+
+
+def table(text):
+    """A CSV's rows as dicts."""
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_candidates_table_is_the_receipt_s():
+    """A row for each candidate in the order listed, every metric to the last digit, with verdict and blockers."""
+    rows, results = table(candidates_csv(MEASUREMENT, CONFIG)), judge(MEASUREMENT, CONFIG).candidate_results
+    assert [row["candidate_k"] for row in rows] == ["6", "2", "99"]
+    for row, result in zip(rows, results, strict=True):
+        assert {metric.name: float(row[metric.name]) for metric in METRICS} == {
+            metric.name: getattr(result, metric.name) for metric in METRICS
+        }
+        assert row["passed"] == str(result.passed)
+        assert row["blockers"] == "; ".join(result.blockers)
+        assert int(row["decoded_values_total"]) == result.decoded_values_total
+
+
+def test_the_curve_table_has_every_measured_k():
+    """A row for each k, without a verdict."""
+    rows = table(curve_csv(MEASUREMENT))
+    assert [int(row["candidate_k"]) for row in rows] == list(range(1, 7))
+    assert [float(row["output_mse_mean"]) for row in rows] == MEASUREMENT.metrics["output_mse_mean"].tolist()
+    assert "passed" not in rows[0]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_a_name_that_looks_like_a_formula_is_quoted(start):
+    """A spreadsheet would run it; negative numbers stay numbers."""
+    named = replace(MEASUREMENT, model_id=f"{start}HYPERLINK(1)")
+    for text in (curve_csv(named), candidates_csv(named, CONFIG)):
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        assert {row["model_id"] for row in rows} == {f"'{start}HYPERLINK(1)"}
+        assert all(float(row["ppl_proxy_delta"]) == float(row["ppl_proxy_delta"].lstrip("'")) for row in rows)
+
+
+def test_a_name_with_commas_quotes_and_newlines_stays_one_cell():
+    """As CSV has it."""
+    name = 'a,"b"\nc'
+    assert {row["model_id"] for row in table(curve_csv(replace(MEASUREMENT, model_id=name)))} == {name}
+
+
+@given(
+    fixture=st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1),
+    gates=st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 5),
+)
+def test_the_command_line_says_the_same_config(fixture, gates):
+    """Read by a shell it gives the path as one word, and every threshold to the last digit."""
+    config = CapturedReplayConfig((6, 2), *gates)
+    words = shlex.split(command_line(fixture, config, "out dir/receipt.json"))
+    assert words[:2] == ["polykv", "replay"]
+    assert words[2] in (fixture, f"./{fixture}")
+    assert not words[2].startswith("-")
+    options = dict(word.removeprefix("--").split("=", 1) for word in words[3:])
+    assert options.pop("receipt") == "out dir/receipt.json"
+    assert options.pop("candidate-ks") == "6,2"
+    assert {name.replace("-", "_"): float(value) for name, value in options.items()} == dict(
+        zip(THRESHOLDS, gates, strict=True)
+    )
+
+
+LARGEST = sys.float_info.max
+# Out of order, repeated and beyond the rows; awkward digits; every gate off.
+CONFIGS = [
+    CapturedReplayConfig((4, 2, 4, 2**64 - 1)),
+    CapturedReplayConfig((2, 6), 0.1 + 0.2, 1e-300, 5e-324, 123456.789e10, 1 / 3),
+    CapturedReplayConfig((3,), -1.0, LARGEST, LARGEST, LARGEST, 0.0),
+]
+
+
+@pytest.fixture(params=["mine.json", "-x.json", "a b'c\"$(d);&e.json", "\u6f22 \u00fc.json"])
+def fixture_name(request, tmp_path, monkeypatch):
+    """A fixture in the working folder, under a name that a shell may stumble over."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / request.param).write_bytes(encoded(fixture_fields()))
+    return request.param
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=["ks", "digits", "off"])
+def test_the_command_line_writes_the_receipt_byte_for_byte(fixture_name, config, tmp_path):
+    """Split as a shell splits it and run, it gives the receipt that the library gives."""
+    words = shlex.split(command_line(fixture_name, config, "receipt.json"))
+    receipt = run_captured_model_replay(load_fixture(tmp_path / fixture_name), config)
+    assert CliRunner().invoke(cli.main, words[1:]).exit_code == (0 if receipt.passed else 1)
+    assert (tmp_path / "receipt.json").read_bytes() == receipt.to_json().encode()
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=["ks", "digits", "off"])
+def test_an_exported_config_gives_the_same_receipt(config, tmp_path):
+    """Written as JSON and handed to the command line by --config."""
+    fixture, written = tmp_path / "fixture.json", tmp_path / "config.json"
+    fixture.write_bytes(encoded(fixture_fields()))
+    written.write_text(json.dumps(config.to_dict(), indent=2), encoding="utf-8")
+    options = ["--config", str(written), "--receipt", "-"]
+    printed = CliRunner().invoke(cli.main, ["replay", str(fixture), *options]).stdout_bytes
+    assert printed == run_captured_model_replay(load_fixture(fixture), config).to_json().encode()
+
+
+@given(model_id=st.text(max_size=200), passed=st.booleans())
+def test_a_file_name_is_safe_everywhere(model_id, passed):
+    """Letters, digits, dots, dashes; no leading dot or dash; short; verdict and digest in it."""
+    stem = file_stem(model_id, passed, "sha256:0123456789abcdef")
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", stem)
+    assert stem.endswith(f"_{'passed' if passed else 'failed'}_0123456789ab")
+    assert len(stem) <= 100
+
+
+@pytest.mark.parametrize("device", ["con", "NUL", "com1", "LPT9", "aux.json", "prn.a.b"])
+def test_a_device_s_name_is_no_file_name(device):
+    """Windows opens the device, whatever the ending."""
+    assert file_stem(device, True, "sha256:0").startswith(f"fixture-{device}_")
+
+
+@pytest.mark.parametrize("nothing", ["", "...", "---", "\N{SNOWMAN}", "/"])
+def test_a_name_of_which_nothing_is_left_is_replaced(nothing):
+    """There is always a name."""
+    assert file_stem(nothing, False, "sha256:0") == "fixture_failed_0"
