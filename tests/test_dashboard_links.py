@@ -203,6 +203,7 @@ def test_long_work_shows_how_far_it_is_and_the_last_result_stays(app, held_up, m
     """Progress by query, verdict of before, gates still judge; then the result, without another word."""
     begun, may_go_on = held_up
     monkeypatch.setattr(jobs, "PATIENCE", 0.0)
+    monkeypatch.setattr(jobs, "LOOK_EVERY", None)
     upload(app, fixture_bytes(model_id="slow"), "*slow*.json")
     assert begun.wait(60)
     app.run()
@@ -223,6 +224,7 @@ def test_a_cancelled_replay_leaves_the_last_result_and_can_be_started_again(app,
     """The page says what was cancelled."""
     begun, may_go_on = held_up
     monkeypatch.setattr(jobs, "PATIENCE", 0.0)
+    monkeypatch.setattr(jobs, "LOOK_EVERY", None)
     upload(app, fixture_bytes(model_id="slow"), "slow.json")
     assert begun.wait(60)
     app.run()

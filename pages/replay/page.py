@@ -8,31 +8,29 @@ choice = controls.choice()
 screen = state.screen(choice)
 jobs.draw(uploads.REPLAY_JOB)
 notices.draw(screen)
-if screen.shown is None:
-    st.stop()
+if screen.shown is not None:
+    source, curve, receipt = screen.shown.source, screen.shown.curve, screen.shown.receipt
+    verdict.draw_headline(receipt)
+    if controls.untouched():
+        notices.draw_welcome()
+    with st.container(key=f"{style.SIDE_BY_SIDE}_verdict"):
+        reasons, fixture = st.columns([5, 4], gap="medium")
+    with reasons:
+        verdict.draw_reasons(receipt, curve)
+        exports.draw_receipt(screen.shown)
+    with fixture:
+        verdict.draw_fixture(source, receipt.config.candidate_ks)
+    gates.draw(receipt)
 
-source, curve, receipt = screen.shown.source, screen.shown.curve, screen.shown.receipt
-verdict.draw_headline(receipt)
-if controls.untouched():
-    notices.draw_welcome()
-with st.container(key=f"{style.SIDE_BY_SIDE}_verdict"):
-    reasons, fixture = st.columns([5, 4], gap="medium")
-with reasons:
-    verdict.draw_reasons(receipt, curve)
-    exports.draw_receipt(screen.shown)
-with fixture:
-    verdict.draw_fixture(source, receipt.config.candidate_ks)
-gates.draw(receipt)
+    st.header("How each candidate does", anchor=False)
+    charts = figures.charts(
+        receipt, curve, log=choice.log, log_k=choice.log_k, export=choice.picture, stem=exports.stem(screen.shown)
+    )
+    gallery.draw(charts)
 
-st.header("How each candidate does", anchor=False)
-charts = figures.charts(
-    receipt, curve, log=choice.log, log_k=choice.log_k, export=choice.picture, stem=exports.stem(screen.shown)
-)
-gallery.draw(charts)
+    st.header("All candidates", anchor=False)
+    verdict.draw_candidates(receipt)
+    gallery.draw_numbers(curve)
 
-st.header("All candidates", anchor=False)
-verdict.draw_candidates(receipt)
-gallery.draw_numbers(curve)
-
-st.header("Take it away", anchor=False)
-exports.draw(screen.shown, controls.link())
+    st.header("Take it away", anchor=False)
+    exports.draw(screen.shown, controls.link())

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from pages.ui import tuning, words
+from pages.ui import style, tuning, words
 from pages.ui.sweep import Receipt
 from polykv_core import GATES, Flip, Gate, GateVerdict, just_passing, nearest_flip, verdicts
 
@@ -14,12 +14,13 @@ def draw(receipt: Receipt) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="gates_table_heading"):
         st.markdown(f"**Gates at k = {receipt.selected_candidate_k}**")
         _draw_from_result(receipt)
-    st.table(
-        [_row(verdict, receipt) for verdict in at_selected(receipt)],
-        border="horizontal",
-        hide_index=True,
-        alt=f"The gates at k = {receipt.selected_candidate_k}",
-    )
+    with st.container(key=style.LAST_CELL_BELOW):
+        st.table(
+            [_row(verdict, receipt) for verdict in at_selected(receipt)],
+            border="horizontal",
+            hide_index=True,
+            alt=f"The gates at k = {receipt.selected_candidate_k}",
+        )
 
 
 def at_selected(receipt: Receipt) -> tuple[GateVerdict, ...]:
@@ -67,8 +68,8 @@ def _row(verdict: GateVerdict, receipt: Receipt) -> dict[str, str]:
     return {
         "Gate": words.named(verdict.gate.metric, verdict.gate.label),
         "Value": words.number(verdict.value),
-        "Asked for": "off" if verdict.off else words.unbroken(asked_for),
-        "Margin": "" if verdict.off else words.unbroken(words.margin(verdict)),
+        "Asked for": "off" if verdict.off else asked_for,
+        "Margin": "" if verdict.off else words.margin(verdict),
         "Verdict": "off" if verdict.off and verdict.passed else words.unbroken(words.marked(verdict.passed)),
         "Nearest flip": flip_in_words(verdict, receipt),
     }

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from polykv_core import PolyKvError
 
@@ -19,8 +20,11 @@ OnQuery = Callable[[int, int], None]
 Work = Callable[[OnQuery], T]
 
 # Seconds that a page waits for a job it has just started, so that quick work flashes no progress bar.
-PATIENCE = 0.3
-_LOOK_EVERY = 0.3
+PATIENCE: float | None = 0.3
+# Seconds between two looks at how far it is; None looks once.
+LOOK_EVERY: float | None = 0.1
+
+_FOLLOWED = "followed_job"
 
 
 class Cancelled(PolyKvError):  # noqa: N818 - nothing went wrong
@@ -50,7 +54,7 @@ class Job(Generic[T]):
         """Whether the job was cancelled before it had a result."""
         return self._stop.is_set() and self._result is None
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float | None) -> None:
         """Wait for the end, but not longer than that."""
         self._thread.join(seconds)
 
@@ -111,15 +115,30 @@ def draw(slot: str) -> None:
     if job is not None and job.running:
         with st.container(border=True, key=f"{slot}_progress"):
             st.text(f"Replaying {job.name}")  # a file name is data
-            st.fragment(_draw_progress, run_every=_LOOK_EVERY)(slot)
+            bar, button = st.columns([5, 1], vertical_alignment="center")
+            place = bar.empty()
+            _draw_progress(job, place)
+            button.button("Cancel", key=f"{slot}_cancel", on_click=job.cancel, icon=":material/close:", width="stretch")
+            st.session_state[_FOLLOWED] = (job, place)
 
 
-def _draw_progress(slot: str) -> None:
-    job: Job[object] | None = st.session_state.get(slot)
-    if job is None or not job.running:
-        st.rerun(scope="app")
+def follow() -> None:
+    """Once the page is drawn, keep the progress true until the job has ended, and then draw the page anew.
+
+    Whatever somebody does meanwhile interrupts this at the next look. A fragment that runs every so often would look
+    simpler, but then numbers that are typed while it runs are lost now and then.
+    """
+    job, place = st.session_state.pop(_FOLLOWED, (None, None))
+    if job is None:
         return
-    bar, button = st.columns([5, 1], vertical_alignment="center")
+    while job.running:
+        _draw_progress(job, place)
+        if LOOK_EVERY is None:
+            return
+        job.wait(LOOK_EVERY)
+    st.rerun()
+
+
+def _draw_progress(job: Job[object], place: DeltaGenerator) -> None:
     done = f"{job.done} of {job.total} queries done" if job.total else "Reading the file"
-    bar.progress(job.done / job.total if job.total else 0.0, text=done)
-    button.button("Cancel", key=f"{slot}_cancel", on_click=job.cancel, icon=":material/close:", width="stretch")
+    place.progress(job.done / job.total if job.total else 0.0, text=done)
