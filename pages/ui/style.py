@@ -16,7 +16,7 @@ _RULES = f"""<style>
 @media (max-width: 62rem) {{
     .st-key-{LAST_CELL_BELOW} tr {{display: flex; flex-wrap: wrap}}
     .st-key-{LAST_CELL_BELOW} :is(td, th) {{flex: 1 1 17%; min-width: 0; white-space: normal; border: none}}
-    .st-key-{LAST_CELL_BELOW} :is(td, th):last-child {{flex-basis: 100%; border-bottom: 1px solid rgb(128 128 128 / 30%)}}
+    .st-key-{LAST_CELL_BELOW} :is(td, th):last-child {{flex-basis: 100%; border-bottom: 1px solid #8884}}
 }}
 [data-testid="stMainBlockContainer"] {{padding-top: 4.5rem}}
 .js-plotly-plot :is(.infolayer, .xtick, .ytick, .textpoint) text {{fill: currentColor !important}}
