@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.ui import controls, jobs, style
+from pages.ui import controls, style
 
 # No icons: the browser would fetch a page's icon from a server of Google's.
 PAGES = (
@@ -27,4 +27,3 @@ style.draw()
 with st.sidebar:
     controls.draw()
 page.run()
-jobs.follow()

@@ -60,7 +60,7 @@ def _draw_from_result(receipt: Receipt) -> None:
         st.caption("Sets every gate to the value of one candidate, so that it just passes.")
         selected = list(by_k).index(receipt.selected_candidate_k) if receipt.selected_candidate_k in by_k else 0
         k = st.selectbox("Candidate k", list(by_k), index=selected, key="preset_k")
-        st.button("Set the gates", key="apply_result", on_click=tuning.apply_result, args=(by_k[k],), type="primary")
+        st.button("Set the gates", key="apply_result", on_click=tuning.apply_result, args=(by_k[k],))
 
 
 def _row(verdict: GateVerdict, receipt: Receipt) -> dict[str, str]:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from polykv_core import PolyKvError
 
@@ -22,9 +21,7 @@ Work = Callable[[OnQuery], T]
 # Seconds that a page waits for a job it has just started, so that quick work flashes no progress bar.
 PATIENCE: float | None = 0.3
 # Seconds between two looks at how far it is; None looks once.
-LOOK_EVERY: float | None = 0.1
-
-_FOLLOWED = "followed_job"
+LOOK_EVERY: float | None = 0.5
 
 
 class Cancelled(PolyKvError):  # noqa: N818 - nothing went wrong
@@ -75,6 +72,10 @@ class Job(Generic[T]):
     def _run(self, work: Work[T]) -> None:
         try:
             self._result = work(self._told)
+        except PolyKvError as bad:
+            # Where it comes from holds what was read: a file's whole text, for one that is no JSON.
+            bad.__traceback__ = bad.__context__ = None
+            self._fault = bad
         except BaseException as bad:  # noqa: BLE001 - raised again where the result is asked for
             self._fault = bad
 
@@ -115,30 +116,15 @@ def draw(slot: str) -> None:
     if job is not None and job.running:
         with st.container(border=True, key=f"{slot}_progress"):
             st.text(f"Replaying {job.name}")  # a file name is data
-            bar, button = st.columns([5, 1], vertical_alignment="center")
-            place = bar.empty()
-            _draw_progress(job, place)
-            button.button("Cancel", key=f"{slot}_cancel", on_click=job.cancel, icon=":material/close:", width="stretch")
-            st.session_state[_FOLLOWED] = (job, place)
+            st.fragment(_draw_progress, run_every=LOOK_EVERY)(slot)
 
 
-def follow() -> None:
-    """Once the page is drawn, keep the progress true until the job has ended, and then draw the page anew.
-
-    Whatever somebody does meanwhile interrupts this at the next look. A fragment that runs every so often would look
-    simpler, but then numbers that are typed while it runs are lost now and then.
-    """
-    job, place = st.session_state.pop(_FOLLOWED, (None, None))
-    if job is None:
+def _draw_progress(slot: str) -> None:
+    job: Job[object] | None = st.session_state.get(slot)
+    if job is None or not job.running:
+        st.rerun(scope="app")
         return
-    while job.running:
-        _draw_progress(job, place)
-        if LOOK_EVERY is None:
-            return
-        job.wait(LOOK_EVERY)
-    st.rerun()
-
-
-def _draw_progress(job: Job[object], place: DeltaGenerator) -> None:
+    bar, button = st.columns([5, 1], vertical_alignment="center")
     done = f"{job.done} of {job.total} queries done" if job.total else "Reading the file"
-    place.progress(job.done / job.total if job.total else 0.0, text=done)
+    bar.progress(job.done / job.total if job.total else 0.0, text=done)
+    button.button("Cancel", key=f"{slot}_cancel", on_click=job.cancel, icon=":material/close:", width="stretch")

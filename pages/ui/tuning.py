@@ -38,7 +38,6 @@ LONGEST_KS = 200
 NAMES = frozenset(_RESET)
 
 _HISTORY = "history"
-_PRESET = "preset"
 _SIGNS = {"min": "\N{GREATER-THAN OR EQUAL TO}", "max": "\N{LESS-THAN OR EQUAL TO}"}
 
 
@@ -160,11 +159,18 @@ def _draw_gate(gate: Gate) -> None:
 def _draw_presets() -> None:
     on = all(st.session_state[switch] for switch in _SWITCHES.values())
     now = {name: st.session_state[name] for name in THRESHOLDS}
-    # What is marked follows the gates, not the last press.
-    st.session_state[_PRESET] = next((name for name, preset in PRESETS.items() if on and preset == now), None)
-    st.segmented_control(
-        "Presets", list(PRESETS), key=_PRESET, on_change=_take_preset, label_visibility="collapsed", width="stretch"
-    )
+    # Buttons, not a choice among them: a choice that follows the gates would be sent back late by the browser, and be
+    # taken for a press of what was marked before, which undoes what is typed meanwhile.
+    with st.container(horizontal=True, gap="xsmall"):
+        for name, preset in PRESETS.items():
+            st.button(
+                name,
+                key=f"preset_{name}",
+                on_click=_apply_thresholds,
+                args=(preset,),
+                icon=":material/check:" if on and preset == now else None,
+                width="stretch",
+            )
 
 
 def _draw_steps() -> None:
@@ -191,11 +197,6 @@ def _history() -> History:
         st.session_state[_HISTORY] = History(setting())
     history: History = st.session_state[_HISTORY]
     return history
-
-
-def _take_preset() -> None:
-    if st.session_state[_PRESET] is not None:  # a second press on the marked one asks for nothing
-        _apply_thresholds(PRESETS[st.session_state[_PRESET]])
 
 
 def _undo() -> None:

@@ -65,7 +65,7 @@ def test_gates_presets_and_undo(visit):
     expect(page.get_by_text("raising it above 0.7216 would fail k")).to_be_visible()
     type_in(page, "Output cosine, at least", "0.73")
     expect(headline(page)).to_contain_text("PASSED at k = 32")
-    page.get_by_text("Strict", exact=True).click()
+    page.get_by_role("button", name="Strict").click()
     expect(headline(page)).to_contain_text("FAILED")
     expect(field(page, "KL divergence, at most")).to_have_value("0.02")
     page.get_by_role("button", name="Undo").click()
@@ -78,6 +78,16 @@ def test_gates_presets_and_undo(visit):
     page.get_by_role("button", name="Reset").click()
     expect(headline(page)).to_contain_text("FAILED")
     expect(field(page, "|PPL delta|, at most")).to_have_value("1")
+
+
+def test_numbers_typed_in_a_row_all_count(visit):
+    """Faster than the page answers, away from a preset that is marked and must not come back."""
+    page = visit("?sample=synthetic_d16_basic.json")
+    type_in(page, "Output cosine, at least", "0.7")
+    type_in(page, "Output MSE, at most", "0.24")
+    type_in(page, "|PPL delta|, at most", "10")
+    expect(headline(page)).to_contain_text("PASSED at k = 16")
+    expect(page).to_have_url(re.compile("min_output_cosine=0.7&max_output_mse=0.24&max_ppl_delta=10"))
 
 
 def test_a_gate_is_switched_off_and_on(visit):
