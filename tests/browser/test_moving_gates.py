@@ -140,6 +140,7 @@ def test_an_upload_outlives_page_changes_and_its_link_asks_for_it(visit, tmp_pat
     go_to(page, "Replay")
     expect(headline(page)).to_contain_text("PASSED at k = 16")
     expect(page).to_have_url(re.compile(f"max_ppl_delta=10.*fixture={digest}"))
+    expect(page.locator("code").last).to_contain_text(f"fixture={digest}")
     link = page.locator("code").last.inner_text()
 
     other = visit(f"?{urlsplit(link).query}", heading="This link needs a file")
