@@ -3,11 +3,8 @@
 A job lives in the session that started it, in a slot of its own; another job in the same slot ends the one before.
 """
 
-import ctypes
-import gc
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Generic, TypeVar
 
 import streamlit as st
@@ -83,13 +80,6 @@ class Job(Generic[T]):
         if self._stop.is_set():
             raise Cancelled("The work was cancelled")
         self.done, self.total = done, total
-
-
-def give_memory_back() -> None:
-    """Return freed memory to the system: the C library would keep what a large file took while it was read."""
-    gc.collect()
-    with suppress(OSError, AttributeError, TypeError):  # only glibc has it
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def run(slot: str, key: str, name: str, work: Work[T]) -> Job[T]:

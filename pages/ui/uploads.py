@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.ui import jobs
+from pages.ui import jobs, memory
 
 REPLAY_JOB = "replay_job"
 
@@ -66,7 +66,7 @@ def clear() -> None:
     jobs.forget(REPLAY_JOB)
     for name in (_HELD, LAST_GOOD, SHOWN_DIGEST):
         st.session_state.pop(name, None)
-    jobs.give_memory_back()
+    memory.give_back()
 
 
 def let_go() -> None:
@@ -74,7 +74,7 @@ def let_go() -> None:
     upload = held()
     if upload is not None and upload.content is not None:
         upload.content = None
-        jobs.give_memory_back()
+        memory.give_back()
 
 
 def release() -> None:
@@ -89,6 +89,7 @@ def _take(count: int) -> None:
     file = st.session_state.get(f"upload_{count}")
     if file is None or count != _count():
         return  # freeing the file of an uploader that is still on screen calls this a second time
+    memory.give_back_large_blocks()
     number = count + 1
     st.session_state[_COUNT] = number
     st.session_state[_HELD] = Upload(number, file.name, file.getvalue())

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from actions import upload
 
 from polykv_core import CapturedReplayConfig, load_fixture, run_captured_model_replay
 
@@ -30,11 +31,6 @@ def fixture_file(path, model_id):
     """The synthetic sample under another name."""
     path.write_text(json.dumps(json.loads(SYNTHETIC.read_text()) | {"model_id": model_id}), encoding="utf-8")
     return path
-
-
-def upload(page, path):
-    """Put a file into the uploader."""
-    page.locator('[data-testid="stFileUploader"] input[type="file"]').set_input_files(path)
 
 
 def set_number(page, label, value):

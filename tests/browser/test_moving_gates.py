@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from actions import upload
 from serve import HELD_UP
 
 from polykv_core import CapturedReplayConfig, candidates_csv, curve_csv, every_k, load_fixture, measure
@@ -34,11 +35,6 @@ def type_in(page, label, text):
     """Type into a field and press Enter."""
     field(page, label).fill(text)
     field(page, label).press("Enter")
-
-
-def upload(page, path):
-    """Put a file into the uploader."""
-    page.get_by_test_id("stSidebar").locator('input[type="file"]').set_input_files(path)
 
 
 def switch(page, threshold):
