@@ -79,6 +79,16 @@ class CapturedMeasurement(Measurement):
     warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Exact:
+    """What a query's replay is held against."""
+
+    output: Float32[Array, " d"]
+    logits: Float32[Array, " v"]
+    projection: Float32[Array, "v d"]
+    label: int
+
+
 def measure(
     fixture: CapturedReplayFixture,
     candidate_ks: Sequence[int] | Int64[Array, " k"],
@@ -141,9 +151,9 @@ def measure_model(
 
     def replayed(query: ModelReplayQuery) -> QueryMetrics:
         ranked = rank(pool, shell, config.layer, config.head, query.query, int(row_counts.max()))
-        exact = exact_output(keys, values, query.query)
-        exact_logits = project(exact[None], projection)[0]
-        return _compared(ranked, row_counts, projection, exact, exact_logits, query.label_token)
+        output = exact_output(keys, values, query.query)
+        logits = project(output[None], projection)[0]
+        return _compared(ranked, row_counts, _Exact(output, logits, projection, query.label_token))
 
     return Measurement(ks, _each(queries, replayed, on_query))
 
@@ -176,49 +186,28 @@ def _captured_query(fixture: CapturedReplayFixture, index: int, row_counts: Int6
         f"captured_{fixture.model_id}_{index}", rows[fixture.shared_tokens :], (seed + _SHELL_SEED_OFFSET) & U64_MASK
     )
     ranked = rank(pool, shell, 0, 0, query.query, int(row_counts.max()))
-    return _compared(
-        ranked,
-        row_counts,
-        fixture.output_projection,
-        query.exact_attention_output,
-        query.exact_logits,
-        query.label_token,
-    )
+    exact = _Exact(query.exact_attention_output, query.exact_logits, fixture.output_projection, query.label_token)
+    return _compared(ranked, row_counts, exact)
 
 
-def _compared(
-    ranked: RankedRows,
-    row_counts: Int64[Array, " k"],
-    projection: Float32[Array, "v d"],
-    exact: Float32[Array, " d"],
-    exact_logits: Float32[Array, " v"],
-    label: int,
-) -> QueryMetrics:
+def _compared(ranked: RankedRows, row_counts: Int64[Array, " k"], exact: _Exact) -> QueryMetrics:
     """One query's metrics at every k."""
-    size = max(1, _CHUNK_WEIGHTS // max(len(ranked.scores), len(projection)))
+    size = max(1, _CHUNK_WEIGHTS // max(len(ranked.scores), len(exact.projection)))
     chunks = [row_counts[start : start + size] for start in range(0, len(row_counts), size)]
-    parts = [_compared_chunk(ranked, chunk, projection, exact, exact_logits, label) for chunk in chunks]
-    return QueryMetrics.side_by_side(parts)
+    return QueryMetrics.side_by_side([_compared_chunk(ranked, chunk, exact) for chunk in chunks])
 
 
-def _compared_chunk(
-    ranked: RankedRows,
-    row_counts: Int64[Array, " k"],
-    projection: Float32[Array, "v d"],
-    exact: Float32[Array, " d"],
-    exact_logits: Float32[Array, " v"],
-    label: int,
-) -> QueryMetrics:
+def _compared_chunk(ranked: RankedRows, row_counts: Int64[Array, " k"], exact: _Exact) -> QueryMetrics:
     outputs = outputs_at(ranked, row_counts)
-    logits = project(outputs, projection)
-    p, q = softmax(exact_logits[None]), softmax(logits)
+    logits = project(outputs, exact.projection)
+    p, q = softmax(exact.logits[None]), softmax(logits)
     return QueryMetrics(
-        cosine=cosine(exact, outputs)[None],
-        mse=mse(exact, outputs)[None],
+        cosine=cosine(exact.output, outputs)[None],
+        mse=mse(exact.output, outputs)[None],
         kl=kl_divergence(p[0], q)[None],
-        nll_exact=nll(p, label),
-        nll_compressed=nll(q, label)[None],
-        top1_same=(argmax_last(logits) == argmax_last(exact_logits[None]))[None],
+        nll_exact=nll(p, exact.label),
+        nll_compressed=nll(q, exact.label)[None],
+        top1_same=(argmax_last(logits) == argmax_last(exact.logits[None]))[None],
         decoded_values=np.minimum(row_counts, ranked.row_count)[None],
         rows=np.array([ranked.row_count]),
     )

@@ -1,5 +1,6 @@
 """What the tests share: golden files, small fixtures made on the spot, the agreement asked for with the reference."""
 
+import copy
 import gzip
 import json
 import os
@@ -170,6 +171,17 @@ def fixture_fields(
         "output_projection": projection.tolist(),
         "queries": listed,
     }
+
+
+def changed(fields: Any, *path: Any, to: object) -> Any:
+    """A deep copy of JSON fields with one place changed."""
+    fields = copy.deepcopy(fields)
+    *inner, last = path
+    node = fields
+    for step in inner:
+        node = node[step]
+    node[last] = to
+    return fields
 
 
 def encoded(fields: object) -> bytes:

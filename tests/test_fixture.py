@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support import (
     GOLDEN,
     annotations_unchecked,
+    changed,
     disagreements,
     encoded,
     fixture_fields,
@@ -72,17 +73,6 @@ MESSAGES = {
     f"head_dim_{dim}": f"head_dim is {dim}; fib_k4_n32 needs a multiple of 4 larger than 4"
     for dim in (1, 2, 4, 6, 7, 10)
 }
-
-
-def changed(fields, *path, to):
-    """A deep copy of JSON fields with one place changed."""
-    fields = copy.deepcopy(fields)
-    *inner, last = path
-    node = fields
-    for step in inner:
-        node = node[step]
-    node[last] = to
-    return fields
 
 
 def refusal(source):

@@ -1,6 +1,5 @@
 """Receipts: written whole or not at all, read back equal, refused with their place."""
 
-import copy
 import json
 import math
 import sys
@@ -9,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import GOLDEN, encoded, fixture_fields, read_golden, refused_with
+from support import GOLDEN, changed, encoded, fixture_fields, read_golden, refused_with
 
 from polykv_core import (
     CapturedReplayConfig,
@@ -25,17 +24,6 @@ GOLDEN_RECEIPT = read_golden(GOLDEN / "captured" / "d8_unscaled" / "receipt.json
 MODEL_RECEIPT = read_golden(GOLDEN / "model" / "one_layer_two_heads" / "receipt.json")
 RECEIPT = run_captured_model_replay(load_fixture(encoded(fixture_fields())), CapturedReplayConfig((2, 6)))
 FIELDS = json.loads(RECEIPT.to_json())
-
-
-def changed(fields, *path, to):
-    """A deep copy of JSON fields with one place changed."""
-    fields = copy.deepcopy(fields)
-    *inner, last = path
-    node = fields
-    for step in inner:
-        node = node[step]
-    node[last] = to
-    return fields
 
 
 def leaves(value, path=()):

@@ -2,7 +2,20 @@
 
 import streamlit as st
 
-from pages.ui import controls, exports, figures, gallery, gates, jobs, notices, state, style, uploads, verdict
+from pages.ui import (
+    controls,
+    downloads,
+    exports,
+    figures,
+    gallery,
+    gates,
+    jobs,
+    notices,
+    state,
+    style,
+    uploads,
+    verdict,
+)
 
 choice = controls.choice()
 screen = state.screen(choice)
@@ -17,7 +30,7 @@ if screen.shown is not None:
         reasons, fixture = st.columns([5, 4], gap="medium")
     with reasons:
         verdict.draw_reasons(receipt, curve)
-        exports.draw_receipt(screen.shown)
+        downloads.draw_receipt(receipt, f"{exports.stem(screen.shown)}.json", "receipt")
     with fixture:
         verdict.draw_fixture(source, receipt.config.candidate_ks)
     gates.draw(receipt)

@@ -1,40 +1,18 @@
-"""What a person takes away: the receipt, tables, the config, and the command line and link that bring the same."""
+"""What a person takes away besides the receipt: tables, the config, and the command line and link for the same."""
 
 import json
 from functools import partial
 
 import streamlit as st
 
-from pages.ui.notices import draw_fault
+from pages.ui import downloads
 from pages.ui.state import Shown
-from polykv_core import ReceiptError, candidates_csv, command_line, curve_csv, file_stem
-
-_ICON = ":material/download:"
+from polykv_core import candidates_csv, command_line, curve_csv, file_stem
 
 
 def stem(shown: Shown) -> str:
     """How files about this verdict are called, without their ending."""
     return file_stem(shown.source.model_id, shown.receipt.passed, shown.source.digest)
-
-
-def draw_receipt(shown: Shown) -> None:
-    """The button that downloads the receipt, byte for byte what the CLI writes."""
-    payload = b""
-    try:
-        payload = shown.receipt.to_json().encode()
-    except ReceiptError as bad:
-        draw_fault("The receipt cannot be written.", str(bad))
-    st.session_state["receipt"] = payload  # tests compare it; a button does not give its bytes away
-    st.download_button(
-        "Download receipt",
-        payload,
-        file_name=f"{stem(shown)}.json",
-        mime="application/json",
-        icon=_ICON,
-        key="download_receipt",
-        disabled=not payload,
-        on_click="ignore",
-    )
 
 
 def draw(shown: Shown, link: str) -> None:
@@ -47,15 +25,7 @@ def draw(shown: Shown, link: str) -> None:
     )
     with st.container(horizontal=True):
         for label, ending, mime, made in files:
-            st.download_button(
-                label,
-                made,
-                file_name=f"{name}_{ending}",
-                mime=mime,
-                icon=_ICON,
-                key=f"download_{ending.partition('.')[0]}",
-                on_click="ignore",
-            )
+            downloads.draw(label, made, f"{name}_{ending}", f"download_{ending.partition('.')[0]}", mime)
     st.markdown("**The same receipt from the command line**")
     st.code(command_line(shown.source.file_name, config, f"{name}.json"), language=None, wrap_lines=True)
     st.caption("Run it where the fixture lies, or put the path before its name.")
