@@ -1,7 +1,5 @@
 """The frame of the dashboard: page config, the sidebar's controls, and the pages. To run it: streamlit run app.py."""
 
-from pathlib import Path
-
 import streamlit as st
 
 from pages.ui import controls, style
@@ -12,18 +10,15 @@ PAGES = (
     ("pages/model/page.py", "Model replay", "model-replay"),
     ("pages/about/page.py", "About the numbers", "about"),
 )
+WITH_FIXTURE = {"Replay"}
 
 st.set_page_config(page_title="PolyKV replay", layout="wide", initial_sidebar_state=360)
 
 page = st.navigation(
-    [
-        st.Page(path, title=title, url_path=url_path, default=url_path is None)
-        for path, title, url_path in PAGES
-        if Path(__file__).with_name("pages").joinpath(*Path(path).parts[1:]).exists()
-    ],
+    [st.Page(path, title=title, url_path=url_path, default=url_path is None) for path, title, url_path in PAGES],
     position="top",
 )
 style.draw()
 with st.sidebar:
-    controls.draw()
+    controls.draw(with_fixture=page.title in WITH_FIXTURE)
 page.run()

@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from polykv_core.config import THRESHOLDS, CapturedReplayConfig
+from polykv_core.config import THRESHOLDS, CapturedReplayConfig, GateThresholds
 from polykv_core.gates import CandidateReplayMetrics, judge_candidates, measured_candidate
-from polykv_core.measure import CapturedMeasurement
+from polykv_core.measure import CapturedMeasurement, Measurement
 from polykv_core.metrics import METRICS
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -18,22 +18,23 @@ _DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)$")
 _LONGEST_NAME = 60
 
 
-def candidates_csv(measurement: CapturedMeasurement, config: CapturedReplayConfig) -> str:
-    """The candidates in the order listed, a row each, with verdict and blockers."""
-    judged = judge_candidates(measurement, config)
+def candidates_csv(measurement: Measurement, config: GateThresholds) -> str:
+    """The candidates in the order listed, a row each, with verdict, blockers, and the model_id of a captured head."""
+    named = _model_id(measurement)
     return _csv(
-        ["model_id", *_columns(), "passed", "blockers"],
+        [*named, *_columns(), "passed", "blockers"],
         (
-            [measurement.model_id, *_numbers(candidate), candidate.passed, "; ".join(candidate.blockers)]
-            for candidate in judged
+            [*named.values(), *_numbers(candidate), candidate.passed, "; ".join(candidate.blockers)]
+            for candidate in judge_candidates(measurement, config)
         ),
     )
 
 
-def curve_csv(measurement: CapturedMeasurement) -> str:
+def curve_csv(measurement: Measurement) -> str:
     """Every measured k, a row each: the numbers without a verdict."""
+    named = _model_id(measurement)
     candidates = (measured_candidate(measurement, k) for k in measurement.candidate_ks)
-    return _csv(["model_id", *_columns()], ([measurement.model_id, *_numbers(c)] for c in candidates))
+    return _csv([*named, *_columns()], ([*named.values(), *_numbers(candidate)] for candidate in candidates))
 
 
 def command_line(fixture: str, config: CapturedReplayConfig, receipt: str) -> str:
@@ -50,6 +51,10 @@ def file_stem(model_id: str, passed: bool, digest: str) -> str:
     if not name or _DEVICE.match(name.split(".")[0]):
         name = f"fixture-{name}".rstrip("-")
     return f"{name}_{'passed' if passed else 'failed'}_{digest.removeprefix('sha256:')[:12]}"
+
+
+def _model_id(measurement: Measurement) -> dict[str, str]:
+    return {"model_id": measurement.model_id} if isinstance(measurement, CapturedMeasurement) else {}
 
 
 def _columns() -> list[str]:

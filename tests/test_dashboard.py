@@ -109,6 +109,13 @@ def test_a_faulty_upload_says_why_and_keeps_the_last_good_result(app, content, r
     assert app.error, "the message stays as long as the faulty file does"
 
 
+def test_a_refused_upload_is_let_go(app):
+    """Only what was said about it is kept, not its bytes."""
+    upload(app, b"[]" + b" " * 1000)
+    assert app.session_state["held_upload"].content is None
+    assert "The uploaded file could not be used." in [error.value for error in app.run().error]
+
+
 def test_rows_that_no_codec_holds_are_refused_like_a_faulty_file(app):
     """A fixture that can be read but not replayed leaves the last good result on screen."""
     queries = json.loads(SYNTHETIC.read_text())["queries"]

@@ -19,7 +19,8 @@ from dashboard import (
     verdict,
 )
 
-from pages.ui import jobs, state, uploads
+from pages.ui import controls, jobs, state, uploads
+from pages.ui.samples import Sample
 from polykv_core import (
     CapturedReplayConfig,
     candidates_csv,
@@ -113,6 +114,18 @@ def test_a_link_with_a_broken_digest_says_so(app):  # noqa: ARG001 - clears the 
     other = new_session(fixture="*no* digest")
     assert any("'*no* digest', which is no digest" in text for text in texts(other))
     assert verdict(other.button("use_sample").click().run()) == "FAILED at every candidate k"
+
+
+def test_a_link_to_a_given_fixture_names_its_digest(app, monkeypatch):  # noqa: ARG001 - clears the caches
+    """Names are nobody's own: who has that file sees its verdict at once, who has another of that name is asked."""
+    given = Sample(f"./{SYNTHETIC.name}", SYNTHETIC.name, "", SYNTHETIC.parent.absolute().joinpath())
+    monkeypatch.setattr(controls, "SAMPLES", (given, *controls.SAMPLES))
+    link = linked(set_gates(new_session(), **PASSING))
+    assert link["fixture"] == DIGEST[:16]
+    assert "sample" not in link
+    assert verdict(new_session(**link)) == "PASSED at k = 16"
+    asked = new_session(**link | {"fixture": "0" * 16})
+    assert [title.value for title in asked.title] == [":material/link: This link needs a file"]
 
 
 def test_another_upload_takes_the_place_of_the_first(app):

@@ -18,6 +18,7 @@ from polykv_core import (
     METRICS,
     THRESHOLDS,
     CapturedReplayConfig,
+    Measurement,
     candidates_csv,
     cli,
     command_line,
@@ -57,6 +58,18 @@ def test_the_curve_table_has_every_measured_k():
     assert [int(row["candidate_k"]) for row in rows] == list(range(1, 7))
     assert [float(row["output_mse_mean"]) for row in rows] == MEASUREMENT.metrics["output_mse_mean"].tolist()
     assert "passed" not in rows[0]
+
+
+def test_tables_of_a_model_replay_have_no_model_id():
+    """The rest is as for a captured head."""
+    measurement = Measurement(MEASUREMENT.candidate_ks, MEASUREMENT.queries)
+    for ours, theirs in (
+        (curve_csv(measurement), curve_csv(MEASUREMENT)),
+        (candidates_csv(measurement, CONFIG), candidates_csv(MEASUREMENT, CONFIG)),
+    ):
+        assert table(ours) == [
+            {name: cell for name, cell in row.items() if name != "model_id"} for row in table(theirs)
+        ]
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])

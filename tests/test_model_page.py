@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from dashboard import SYNTHETIC, new_session
 from streamlit.testing.v1 import AppTest
 
 from pages.ui import model_inputs, model_state
@@ -130,7 +131,7 @@ def test_the_downloaded_case_gives_the_receipt_on_screen(page, kind):
     assert case.config.candidate_ks == (3, 7)
     assert case.config.min_output_cosine == 0.33
     assert page.session_state["model_receipt"] == run_model_case(case).to_json().encode()
-    assert [button.proto.disabled for button in page.get("download_button")] == [False, False]
+    assert [button.proto.disabled for button in page.get("download_button")] == [False] * 4
 
 
 def test_the_command_names_the_two_files(page):
@@ -138,6 +139,17 @@ def test_the_command_names_the_two_files(page):
     (command,) = [code.value for code in page.code if code.value.startswith("polykv model-replay")]
     assert command.startswith("polykv model-replay model-replay_passed_")
     assert "_case.json --receipt=model-replay_passed_" in command
+
+
+def test_the_fixture_is_chosen_on_the_page_that_is_about_it():
+    """The model replay has no use for a fixture, and what was chosen stays chosen."""
+    app = new_session()
+    app.selectbox("sample").set_value(SYNTHETIC.name).run()
+    app.switch_page("pages/model/page.py").run()
+    assert "sample" not in {box.key for box in app.selectbox}
+    assert not [uploader for uploader in app.get("file_uploader") if uploader.key.startswith("upload_")]
+    app.switch_page("pages/replay/page.py").run()
+    assert app.selectbox("sample").value == SYNTHETIC.name
 
 
 def test_a_moved_gate_judges_again_and_measures_nothing(measured):

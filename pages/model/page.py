@@ -41,5 +41,5 @@ st.header("All candidates", anchor=False)
 verdict.draw_candidates(receipt)
 gallery.draw_numbers(curve)
 
-st.header("The same receipt from the command line", anchor=False)
-model_case.draw_command(screen.shown)
+st.header("Take it away", anchor=False)
+model_case.draw_exports(screen.shown)

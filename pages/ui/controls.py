@@ -30,11 +30,17 @@ class Choice:
     picture: Export
 
 
-def draw() -> None:
-    """Draw the sidebar's controls as the URL has them at first, and keep the URL true from then on."""
+def draw(*, with_fixture: bool) -> None:
+    """Draw the sidebar's controls as the URL has them at first, and keep the URL true from then on.
+
+    A page that is about no fixture does without the controls for it; what was chosen stays chosen.
+    """
     _seed()
-    st.subheader("Fixture", anchor=False)
-    _draw_fixture()
+    fixture = st.container()  # always there, so that what stands below is the same on each page
+    if with_fixture:
+        with fixture:
+            st.subheader("Fixture", anchor=False)
+            _draw_fixture()
     st.subheader("Candidates", anchor=False)
     st.text_input(
         "Candidate ks",
@@ -91,7 +97,7 @@ def _seed() -> None:
     options = {_SAMPLE: named, _AXES: axes, _K_AXIS: axes, _PICTURE: pictures}
     chosen = {key: names[texts[key]] for key, names in options.items() if texts.get(key) in names}
     taken = chosen | tuning.from_url(texts) | model_inputs.from_url(texts)
-    for key, value in taken.items():
+    for key, value in ({_SAMPLE: SAMPLES[0].file_name} | taken).items():
         st.session_state[key] = value
     links.ignore({key: text for key, text in texts.items() if key in {*options, *tuning.NAMES} - taken.keys()})
 
@@ -119,6 +125,7 @@ def _draw_fixture() -> None:
         list(titles),
         format_func=titles.__getitem__,
         key=_SAMPLE,
+        persist_state="session",
         on_change=links.forget,
         disabled=uploaded,
         help="Clear the uploaded file to come back to the samples." if uploaded else None,

@@ -1,12 +1,13 @@
 """Buttons that hand out files."""
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from pages.ui.notices import draw_fault
 from pages.ui.sweep import Receipt
-from polykv_core import ReceiptError
+from polykv_core import CapturedReplayConfig, Measurement, ModelReplayConfig, ReceiptError, candidates_csv, curve_csv
 
 
 def draw(
@@ -37,3 +38,12 @@ def draw_receipt(receipt: Receipt, file_name: str, key: str) -> None:
         draw_fault("The receipt cannot be written.", str(bad))
     st.session_state[key] = payload
     draw("Download receipt", payload, file_name, f"download_{key}")
+
+
+def draw_tables(curve: Measurement, config: CapturedReplayConfig | ModelReplayConfig, stem: str) -> None:
+    """The buttons that download all candidates and all ks as tables."""
+    for label, name, made in (
+        ("Candidates as CSV", "candidates", partial(candidates_csv, curve, config)),
+        ("Every k as CSV", "every_k", partial(curve_csv, curve)),
+    ):
+        draw(label, made, f"{stem}_{name}.csv", f"download_{name}", "text/csv")

@@ -7,7 +7,7 @@ import streamlit as st
 
 from pages.ui import downloads
 from pages.ui.state import Shown
-from polykv_core import candidates_csv, command_line, curve_csv, file_stem
+from polykv_core import command_line, file_stem
 
 
 def stem(shown: Shown) -> str:
@@ -17,15 +17,12 @@ def stem(shown: Shown) -> str:
 
 def draw(shown: Shown, link: str) -> None:
     """Tables and config as files, made when they are asked for; the command and the link to copy."""
-    curve, config, name = shown.curve, shown.receipt.config, stem(shown)
-    files = (
-        ("Candidates as CSV", "candidates.csv", "text/csv", partial(candidates_csv, curve, config)),
-        ("Every k as CSV", "every_k.csv", "text/csv", partial(curve_csv, curve)),
-        ("Config as JSON", "config.json", "application/json", partial(json.dumps, config.to_dict(), indent=2)),
-    )
+    config, name = shown.receipt.config, stem(shown)
     with st.container(horizontal=True):
-        for label, ending, mime, made in files:
-            downloads.draw(label, made, f"{name}_{ending}", f"download_{ending.partition('.')[0]}", mime)
+        downloads.draw_tables(shown.curve, config, name)
+        downloads.draw(
+            "Config as JSON", partial(json.dumps, config.to_dict(), indent=2), f"{name}_config.json", "download_config"
+        )
     st.markdown("**The same receipt from the command line**")
     st.code(command_line(shown.source.file_name, config, f"{name}.json"), language=None, wrap_lines=True)
     st.caption("Run it where the fixture lies, or put the path before its name.")

@@ -35,6 +35,7 @@ Export = Literal["svg", "png"]
 Trace = dict[str, Any]
 
 _PASS, _FAIL, _SELECTED, _CURVE = "#009E73", "#D55E00", "#0072B2", "#888888"
+_TEXT = "#757575"  # in saved pictures, legible on white and on black; on the page texts have the theme's colour
 _NUMBER_ROOM = 0.25  # of the k axis, from one written number to the next
 _NUMBER_HEIGHT = 0.16  # of the value axis, from a point to the far side of its number
 _NEAR_END = 0.8  # of the k axis
@@ -201,6 +202,7 @@ def _layout(view: View, axis: Axis, k_axis: KAxis) -> dict[str, Any]:
     return {
         "title": {"text": words.named(view.metric.name, view.label), "subtitle": {"text": ", ".join(facts)}},
         "showlegend": False,
+        "font": {"color": _TEXT},
         "dragmode": False,
         "hoverlabel": {"align": "left", "bgcolor": "#262730", "bordercolor": "#262730", "font": {"color": "#ffffff"}},
         "height": 330,

@@ -53,8 +53,11 @@ def draw_downloads(shown: Shown) -> None:
         downloads.draw("Download case", shown.case.to_json, _case_name(shown), "download_case")
 
 
-def draw_command(shown: Shown) -> None:
-    """The command that makes the same receipt of the downloaded case."""
+def draw_exports(shown: Shown) -> None:
+    """Tables to take away, and the command that makes the same receipt of the downloaded case."""
+    with st.container(horizontal=True):
+        downloads.draw_tables(shown.curve, shown.receipt.config, stem(shown))
+    st.markdown("**The same receipt from the command line**")
     command = ["polykv", "model-replay", _case_name(shown), f"--receipt={stem(shown)}.json"]
     st.code(shlex.join(command), language=None, wrap_lines=True)
     st.caption("Download the case first. It holds the ks and gates that are set now.")

@@ -134,7 +134,7 @@ class _Shelf:
 def screen(choice: Choice) -> Screen:
     """Follow the sidebar as far as it makes sense; where it does not, keep what was good and say so."""
     wanted = links.wanted()
-    if wanted and choice.upload is None:
+    if wanted and choice.upload is None and choice.sample.shipped:
         return Screen(None, wanted=wanted)
     job = _job(choice, wanted)
     refusals: list[Refusal] = []
@@ -144,11 +144,13 @@ def screen(choice: Choice) -> Screen:
     except jobs.Cancelled:
         cancelled = job.name
     except PolyKvError as bad:
+        if not isinstance(bad, links.OtherFixtureError):  # that one may still be taken
+            uploads.let_go()
         refusals.append(Refusal("The sample" if choice.upload is None else "The uploaded file", str(bad)))
     last: Shown | None = st.session_state.get(uploads.LAST_GOOD)
     if replayed is not None:
         uploads.let_go()
-        links.show(replayed.source.digest if choice.upload else "")
+        links.show("" if choice.upload is None and choice.sample.shipped else replayed.source.digest)
     elif last is not None and not wanted:
         replayed = last.replayed
     if replayed is None:
@@ -184,7 +186,7 @@ def go_on_with_upload() -> None:
 def _job(choice: Choice, wanted: str) -> Job[Replayed]:
     upload, sample = choice.upload, choice.sample
     if upload is None:
-        work = partial(_replay, sample.path, sample.title, sample.file_name, sample.shows, _shelf(), "")
+        work = partial(_replay, sample.path, sample.title, sample.file_name, sample.shows, _shelf(), wanted)
         return jobs.run(uploads.REPLAY_JOB, f"sample {sample.file_name}", sample.title, work)
     work = partial(_replay, upload.content or b"", upload.name, upload.name, "", _shelf(), wanted)
     return jobs.run(uploads.REPLAY_JOB, f"upload {upload.number}", upload.name, work)

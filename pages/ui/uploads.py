@@ -56,9 +56,9 @@ def draw() -> None:
         key=f"upload_{_count()}",
         on_change=_take,
         args=(_count(),),
-        help=f"One attention head as JSON, plain or gzipped, up to {limit} MB. Larger files: `polykv replay FILE`. "
-        "It stays in this browser session and is not shared.",
+        help="One attention head as JSON, plain or gzipped. It stays in this browser session and is not shared.",
     )
+    st.caption(f"Over {limit} MB: polykv replay FILE")
 
 
 def clear() -> None:

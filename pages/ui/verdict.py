@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.ui import gates, words
+from pages.ui import gates, style, words
 from pages.ui.state import Source
 from pages.ui.sweep import Receipt
 from polykv_core import METRICS, CandidateReplayMetrics, Measurement, passing, smallest_passing_k, verdicts
@@ -56,12 +56,13 @@ def draw_fixture(source: Source, ks: Sequence[int]) -> None:
 
 def draw_candidates(receipt: Receipt) -> None:
     """Every candidate with every metric, in the order listed."""
-    st.table(
-        [_candidate_row(candidate, receipt) for candidate in receipt.candidate_results],
-        border="horizontal",
-        hide_index=True,
-        alt="All candidates with their metrics",
-    )
+    with st.container(key=style.TURNED):
+        st.table(
+            [_candidate_row(candidate, receipt) for candidate in receipt.candidate_results],
+            border="horizontal",
+            hide_index=True,
+            alt="All candidates with their metrics",
+        )
     st.caption(
         "↑ higher is better, ↓ lower is better, →0 closer to 0 is better; ✕ before a number: it fails its gate. "
         "The PPL proxy is a perplexity over the captured tokens only."
