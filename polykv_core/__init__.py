@@ -1,5 +1,6 @@
 """Replay captured attention heads through a two-tier compressed KV cache and judge what is left of them."""
 
+from polykv_core.advice import Change, reasons, what_would_help
 from polykv_core.codecs import CODECS, ExactCodec, FibQuant, TurboQuant
 from polykv_core.config import (
     DEFAULT_CANDIDATE_KS,
@@ -19,16 +20,24 @@ from polykv_core.errors import (
     PolyKvError,
     ReceiptError,
 )
+from polykv_core.explain import Explanation, Stage, explain
+from polykv_core.explained import explanation_dict, explanation_json
 from polykv_core.exports import candidates_csv, command_line, curve_csv, file_stem
 from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, load_fixture
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, gates_off, verdicts
-from polykv_core.measure import CapturedMeasurement, Measurement, check_replayable, every_k, measure, measure_model
-from polykv_core.metrics import METRICS, Metric
+from polykv_core.health import Finding, check_fixture
+from polykv_core.measure import check_replayable, every_k, measure, measure_model
+from polykv_core.measurement import CapturedMeasurement, Measurement
+from polykv_core.metrics import METRICS, STATISTICS, Metric, QueryMetrics, Statistic
 from polykv_core.model_case import ModelReplayCase, ModelReplayQuery, load_model_case
+from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.pool import SharedKVPool
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayMetrics, ModelReplayReceipt
 from polykv_core.replay import judge, run_captured_model_replay, run_model_case, run_model_replay
+from polykv_core.scale import ScaleFit, fit_scale
+from polykv_core.scores import QueryRows, ScoreReport, TierScores
 from polykv_core.shell import AgentShell
+from polykv_core.statistics import HeadStatistics, head_statistics
 from polykv_core.tier import KvTensorShape
 from polykv_core.tuning import (
     PRESETS,
@@ -42,6 +51,7 @@ from polykv_core.tuning import (
     thinned,
     thresholds_from,
 )
+from polykv_core.uncertainty import Interval, intervals
 
 __version__ = "0.1.0"
 
@@ -51,6 +61,8 @@ __all__ = [
     "GATES",
     "METRICS",
     "PRESETS",
+    "REFERENCE",
+    "STATISTICS",
     "THRESHOLDS",
     "AgentShell",
     "CacheError",
@@ -61,15 +73,20 @@ __all__ = [
     "CapturedReplayQuery",
     "CapturedReplayReceipt",
     "CaseError",
+    "Change",
     "CodecError",
     "ConfigError",
     "ExactCodec",
+    "Explanation",
     "FibQuant",
+    "Finding",
     "FixtureError",
     "Flip",
     "Gate",
     "GateThresholds",
     "GateVerdict",
+    "HeadStatistics",
+    "Interval",
     "KvTensorShape",
     "Measurement",
     "Metric",
@@ -79,17 +96,32 @@ __all__ = [
     "ModelReplayQuery",
     "ModelReplayReceipt",
     "PolyKvError",
+    "QueryMetrics",
+    "QueryRows",
     "ReceiptError",
+    "ReplayOptions",
     "Reversal",
+    "ScaleFit",
+    "ScoreReport",
     "SharedKVPool",
+    "Stage",
+    "Statistic",
+    "TierScores",
     "TurboQuant",
     "candidates_csv",
+    "check_fixture",
     "check_replayable",
     "command_line",
     "curve_csv",
     "every_k",
+    "explain",
+    "explanation_dict",
+    "explanation_json",
     "file_stem",
+    "fit_scale",
     "gates_off",
+    "head_statistics",
+    "intervals",
     "judge",
     "just_passing",
     "largest_reversal",
@@ -101,6 +133,7 @@ __all__ = [
     "nearest_flip",
     "parse_ks",
     "passing",
+    "reasons",
     "run_captured_model_replay",
     "run_model_case",
     "run_model_replay",
@@ -108,4 +141,5 @@ __all__ = [
     "thinned",
     "thresholds_from",
     "verdicts",
+    "what_would_help",
 ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from polykv_core.arrays import Array, Bool, Float, Float32, Float64, Int64, contract, sum_in_order
+from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.pool import SharedKVPool
 from polykv_core.shell import AgentShell
 
@@ -22,19 +23,42 @@ class RankedRows:
 
 
 def rank(
-    pool: SharedKVPool, shell: AgentShell, layer: int, head: int, query: Float32[Array, " d"], limit: int
+    pool: SharedKVPool,
+    shell: AgentShell,
+    layer: int,
+    head: int,
+    query: Float32[Array, " d"],
+    limit: int,
+    options: ReplayOptions = REFERENCE,
 ) -> RankedRows:
-    """Score every row of both tiers, rank them, and decode the values of the best `limit` (or all there are).
-
-    Largest score first, in the total order on floats; a tie goes to the pool, then to the lower token.
-    """
-    scores = np.concatenate([tier.scores(layer, head, query) for tier in (pool.tier, shell.tier)])
-    order = np.argsort(~_total_order(scores), kind="stable")[:limit]
+    """Score every row of both tiers, rank them, and decode the values of the best `limit` (or all there are)."""
+    scores = cache_scores(pool, shell, layer, head, query, options)
+    order = best_first(scores)[:limit]
     in_pool = order < pool.tier.token_count
     values = np.empty((len(order), len(query)), dtype=np.float32)
     values[in_pool] = pool.tier.values(layer, head, order[in_pool])
     values[~in_pool] = shell.tier.values(layer, head, order[~in_pool] - pool.tier.token_count)
     return RankedRows(order, scores[order], values, len(scores))
+
+
+def cache_scores(
+    pool: SharedKVPool,
+    shell: AgentShell,
+    layer: int,
+    head: int,
+    query: Float32[Array, " d"],
+    options: ReplayOptions = REFERENCE,
+) -> Float32[Array, " t"]:
+    """The score of every row of both tiers, the pool's first."""
+    exact_query = options.query_coding == "exact"
+    scores = [tier.scores(layer, head, query, exact_query=exact_query) for tier in (pool.tier, shell.tier)]
+    with np.errstate(over="ignore", under="ignore"):
+        return np.concatenate(scores) * options.scale(len(query))
+
+
+def best_first(scores: Float32[Array, " t"]) -> Int64[Array, " t"]:
+    """Rows by score: largest first, in the total order on floats; a tie goes to the lower row, so to the pool."""
+    return np.argsort(~_total_order(scores), kind="stable")
 
 
 def outputs_at(ranked: RankedRows, ks: Int64[Array, " k"]) -> Float32[Array, "k d"]:

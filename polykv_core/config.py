@@ -8,6 +8,7 @@ from polykv_core.arrays import U64_MASK, Array
 from polykv_core.checks import Checks, shown
 from polykv_core.errors import ConfigError
 from polykv_core.jsontext import Source, read_json
+from polykv_core.metrics import STATISTICS, Statistic
 
 DEFAULT_CANDIDATE_KS = (8, 16, 32, 64)
 _MOST_DIGITS = 20
@@ -21,11 +22,15 @@ Config = TypeVar("Config", bound="_Config")
 
 @runtime_checkable
 class GateThresholds(Protocol):
-    """The five thresholds that both configs carry. Equality passes."""
+    """The ks, and the gates that both configs carry. Equality passes."""
 
     @property
     def candidate_ks(self) -> tuple[int, ...]:
         """Numbers of rows to read, in the order of preference."""
+
+    @property
+    def statistic(self) -> Statistic:
+        """How metrics are summed up over the queries before they are held against the gates."""
 
     @property
     def min_output_cosine(self) -> float:
@@ -64,8 +69,11 @@ class _Config:
         return cls(**{name: record[name] for name in names if name in record})
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON fields, in the reference's order."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        """The JSON fields, in the reference's order; the statistic, which that does not know, if it is not the mean."""
+        record = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        if record["statistic"] == "mean":
+            del record["statistic"]
+        return record
 
 
 @no_type_check  # takes what comes, and checks it itself
@@ -82,10 +90,11 @@ class CapturedReplayConfig(_Config):
     max_kl_divergence: float = 0.50
     max_ppl_delta: float = 1.0
     min_top1_agreement: float = 0.25
+    statistic: Statistic = "mean"
 
     def __post_init__(self) -> None:
         """Check and normalise every field."""
-        _set(self, candidate_ks=checked_ks(self.candidate_ks), **_checked_thresholds(self))
+        _set(self, candidate_ks=checked_ks(self.candidate_ks), **_checked_gates(self))
 
 
 @no_type_check  # takes what comes, and checks it itself
@@ -107,6 +116,7 @@ class ModelReplayConfig(_Config):
     max_kl_divergence: float = 0.50
     max_ppl_delta: float = 1.0
     min_top1_agreement: float = 0.25
+    statistic: Statistic = "mean"
 
     def __post_init__(self) -> None:
         """Check and normalise every field."""
@@ -114,7 +124,7 @@ class ModelReplayConfig(_Config):
         vocab_size = _check.integer(self.vocab_size, "vocab_size", low=1, high=_MOST_VOCABULARY)
         none = isinstance(self.candidate_ks, list | tuple) and not self.candidate_ks
         ks = () if none else checked_ks(self.candidate_ks)
-        _set(self, candidate_ks=ks, vocab_size=vocab_size, **indices, **_checked_thresholds(self))
+        _set(self, candidate_ks=ks, vocab_size=vocab_size, **indices, **_checked_gates(self))
 
 
 def load_captured_config(source: Source) -> CapturedReplayConfig:
@@ -142,7 +152,9 @@ def checked_ks(ks: object) -> tuple[int, ...]:
     return tuple(_check.integer(k, f"candidate_ks entry {index}", low=1) for index, k in enumerate(items))
 
 
-def _checked_thresholds(config: GateThresholds) -> dict[str, float]:
+def _checked_gates(config: GateThresholds) -> dict[str, Any]:
+    if config.statistic not in STATISTICS:
+        raise ConfigError(f"statistic is {shown(config.statistic)}; expected one of {', '.join(STATISTICS)}")
     return {name: _check.number(getattr(config, name), name) for name in THRESHOLDS}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from polykv_core.config import THRESHOLDS, CapturedReplayConfig, GateThresholds
 from polykv_core.gates import CandidateReplayMetrics, judge_candidates, measured_candidate
-from polykv_core.measure import CapturedMeasurement, Measurement
+from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.metrics import METRICS
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

@@ -2,14 +2,16 @@
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from polykv_core.arrays import Array
+from polykv_core.arrays import Array, Float64
 from polykv_core.config import GateThresholds
-from polykv_core.measure import Measurement
+from polykv_core.measurement import Measurement
+from polykv_core.metrics import METRICS, QueryMetrics, Statistic
 
 Number = TypeVar("Number", float, Array)
 
@@ -61,7 +63,8 @@ class Gate:
 
     def check(self, candidate: CandidateReplayMetrics, config: GateThresholds) -> "GateVerdict":
         """This gate's verdict on a candidate."""
-        return GateVerdict(self, self.gated(getattr(candidate, self.metric)), getattr(config, self.threshold))
+        value, threshold = self.gated(getattr(candidate, self.metric)), getattr(config, self.threshold)
+        return GateVerdict(self, value, threshold, config.statistic)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class GateVerdict:
     gate: Gate
     value: float
     threshold: float
+    statistic: Statistic = "mean"
 
     @property
     def margin(self) -> float:
@@ -91,7 +95,8 @@ class GateVerdict:
     def blocker(self) -> str:
         """The text of a failure, as the reference words it."""
         sign = "<" if self.gate.side == "min" else ">"
-        return f"{self.gate.blocker_name} {_four_decimals(self.value)} {sign} {_four_decimals(self.threshold)}"
+        over = "" if self.statistic == "mean" else f" ({self.statistic} over queries)"
+        return f"{self.gate.blocker_name}{over} {_four_decimals(self.value)} {sign} {_four_decimals(self.threshold)}"
 
 
 GATES = (
@@ -119,18 +124,30 @@ def _four_decimals(value: float) -> str:
 
 def judge_candidates(measurement: Measurement, config: GateThresholds) -> tuple[CandidateReplayMetrics, ...]:
     """The measured candidates in the config's order, each with its verdict. Raises ConfigError for unmeasured ks."""
-    return tuple(_judged(measured_candidate(measurement, k), config) for k in config.candidate_ks)
+    measured = measurement.by(config.statistic)
+    return tuple(_judged(measured_candidate(measured, k), config) for k in config.candidate_ks)
 
 
 def measured_candidate(measurement: Measurement, k: int) -> CandidateReplayMetrics:
     """What was measured at a k, not judged yet."""
-    at = measurement.index_of(k)
-    metrics: dict[str, Any] = {name: float(values[at]) for name, values in measurement.metrics.items()}
+    return _candidate(measurement.queries, measurement.metrics, measurement.index_of(k), k)
+
+
+def candidate_of(queries: QueryMetrics, at: int, k: int) -> CandidateReplayMetrics:
+    """What was measured at one index of the queries' arrays, not judged yet."""
+    queries = queries.at(at)
+    return _candidate(queries, {metric.name: metric.over(queries) for metric in METRICS}, 0, k)
+
+
+def _candidate(
+    queries: QueryMetrics, metrics: Mapping[str, Float64[Array, " k"]], at: int, k: int
+) -> CandidateReplayMetrics:
+    measured: dict[str, Any] = {name: float(values[at]) for name, values in metrics.items()}
     return CandidateReplayMetrics(
         candidate_k=k,
-        decoded_values_total=int(measurement.queries.decoded_values[:, at].sum()),
-        full_decode_value_count=measurement.full_decode_value_count,
-        **metrics,
+        decoded_values_total=int(queries.decoded_values[:, at].sum()),
+        full_decode_value_count=int(queries.rows.sum()),
+        **measured,
     )
 
 

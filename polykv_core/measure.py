@@ -1,20 +1,20 @@
 """Measuring: dear, and knows no thresholds. A kept measurement is judged again and again without a second replay."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from polykv_core.arrays import U64_MASK, Array, Float32, Float64, Int64
-from polykv_core.attention import RankedRows, exact_output, outputs_at, project, rank, softmax
-from polykv_core.codecs import POOL_CODEC, SHELL_CODEC
+from polykv_core.arrays import U64_MASK, Array, Float32, Int64
+from polykv_core.attention import RankedRows, exact_output, outputs_at, project, rank
 from polykv_core.config import ModelReplayConfig, checked_ks
-from polykv_core.errors import CacheError, ConfigError
+from polykv_core.errors import CacheError
 from polykv_core.fixture import CapturedReplayFixture
-from polykv_core.metrics import METRICS, QueryMetrics, argmax_last, cosine, kl_divergence, mse, nll
+from polykv_core.measurement import CapturedMeasurement, Exact, Measurement, compared
+from polykv_core.metrics import QueryMetrics
 from polykv_core.model_case import ModelReplayQuery, checked_queries
+from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.pool import SharedKVPool
 from polykv_core.shell import AgentShell
 from polykv_core.tier import KvTensorShape
@@ -27,72 +27,16 @@ _SHELL_SEED_OFFSET = 10_000
 _CHUNK_WEIGHTS = 2**21
 
 
-def _keep_going(done: int, total: int) -> None:
+def keep_going(done: int, total: int) -> None:
     """Nobody wants to know."""
-
-
-@dataclass(frozen=True, eq=False)
-class Measurement:
-    """What a replay measured at each candidate k, for each query and over all of them."""
-
-    candidate_ks: tuple[int, ...]
-    queries: QueryMetrics
-
-    @cached_property
-    def metrics(self) -> dict[str, Float64[Array, " k"]]:
-        """Every metric of METRICS by name, over the queries, for each candidate k."""
-        return {metric.name: metric.over_queries(self.queries) for metric in METRICS}
-
-    @property
-    def query_count(self) -> int:
-        """Queries replayed."""
-        return len(self.queries.rows)
-
-    @property
-    def full_decode_value_count(self) -> int:
-        """Value rows that reading everything would decode."""
-        return int(self.queries.rows.sum())
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        most_rows = int(self.queries.rows.max())
-        return {min(k, most_rows): index for index, k in enumerate(self.candidate_ks)}
-
-    def index_of(self, k: int) -> int:
-        """Where a k stands in candidate_ks; beyond the rows of every query, all such ks are the same.
-
-        Raises ConfigError if it was not measured.
-        """
-        most_rows = int(self.queries.rows.max())
-        if min(k, most_rows) in self._places:
-            return self._places[min(k, most_rows)]
-        measured = ", ".join(map(str, self.candidate_ks[:8])) + (", ..." if len(self.candidate_ks) > 8 else "")
-        raise ConfigError(f"candidate k {k} was not measured; measured were {measured}")
-
-
-@dataclass(frozen=True, eq=False)
-class CapturedMeasurement(Measurement):
-    """The measurement of a captured fixture, and whose it is."""
-
-    model_id: str
-    fixture_digest: str
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _Exact:
-    """What a query's replay is held against."""
-
-    output: Float32[Array, " d"]
-    logits: Float32[Array, " v"]
-    projection: Float32[Array, "v d"]
-    label: int
 
 
 def measure(
     fixture: CapturedReplayFixture,
     candidate_ks: Sequence[int] | Int64[Array, " k"],
-    on_query: OnQuery = _keep_going,
+    on_query: OnQuery = keep_going,
+    *,
+    options: ReplayOptions = REFERENCE,
 ) -> CapturedMeasurement:
     """Replay every query of a fixture through pool and shell, reading the top k rows for each k.
 
@@ -104,10 +48,16 @@ def measure(
     any work.
     """
     ks = checked_ks(candidate_ks)
-    check_replayable(fixture)
+    check_replayable(fixture, options)
     row_counts = _row_counts(ks)
-    queries = _each(range(len(fixture.queries)), lambda index: _captured_query(fixture, index, row_counts), on_query)
-    return CapturedMeasurement(ks, queries, fixture.model_id, fixture.digest, fixture.warnings)
+
+    def replayed(index: int) -> QueryMetrics:
+        pool, shell = captured_cache(fixture, index, options)
+        ranked = rank(pool, shell, 0, 0, fixture.queries[index].query, int(row_counts.max()), options)
+        return _replayed(ranked, row_counts, captured_exact(fixture, index))
+
+    queries = each(range(len(fixture.queries)), replayed, on_query)
+    return CapturedMeasurement(ks, queries, fixture.model_id, fixture.digest, fixture.warnings, options)
 
 
 def every_k(fixture: CapturedReplayFixture) -> range:
@@ -115,15 +65,15 @@ def every_k(fixture: CapturedReplayFixture) -> range:
     return range(1, max(query.row_count for query in fixture.queries) + 1)
 
 
-def check_replayable(fixture: CapturedReplayFixture) -> None:
+def check_replayable(fixture: CapturedReplayFixture, options: ReplayOptions = REFERENCE) -> None:
     """Raise CodecError, naming query and row, if the codecs cannot hold this fixture's head size or rows."""
-    for codec in (POOL_CODEC, SHELL_CODEC):
+    for codec in (options.pool_codec, options.shell_codec):
         codec.check_head_dim(fixture.head_dim)
     pool_rows, shell_rows = slice(0, fixture.shared_tokens), slice(fixture.shared_tokens, None)
     for index, query in enumerate(fixture.queries):
         for kind, rows in (("keys", query.keys), ("values", query.values)):
-            POOL_CODEC.check_rows(rows[pool_rows], partial(_row_name, index, kind, 0))
-            SHELL_CODEC.check_rows(rows[shell_rows], partial(_row_name, index, kind, fixture.shared_tokens))
+            options.pool_codec.check_rows(rows[pool_rows], partial(_row_name, index, kind, 0))
+            options.shell_codec.check_rows(rows[shell_rows], partial(_row_name, index, kind, fixture.shared_tokens))
 
 
 def measure_model(
@@ -131,7 +81,7 @@ def measure_model(
     shell: AgentShell,
     queries: Sequence[ModelReplayQuery],
     config: ModelReplayConfig,
-    on_query: OnQuery = _keep_going,
+    on_query: OnQuery = keep_going,
 ) -> Measurement:
     """Replay queries over one layer and head of a given pool and shell, against exact attention over the decoded cache.
 
@@ -153,9 +103,9 @@ def measure_model(
         ranked = rank(pool, shell, config.layer, config.head, query.query, int(row_counts.max()))
         output = exact_output(keys, values, query.query)
         logits = project(output[None], projection)[0]
-        return _compared(ranked, row_counts, _Exact(output, logits, projection, query.label_token))
+        return _replayed(ranked, row_counts, Exact(output, logits, projection, query.label_token))
 
-    return Measurement(ks, _each(queries, replayed, on_query))
+    return Measurement(ks, each(queries, replayed, on_query))
 
 
 def synthetic_projection(vocab_size: int, head_dim: int, seed: int) -> Float32[Array, "v d"]:
@@ -167,7 +117,8 @@ def synthetic_projection(vocab_size: int, head_dim: int, seed: int) -> Float32[A
     return sine * np.float32(0.25) + cosine_ * np.float32(0.10)
 
 
-def _each(items: Sequence[T], replayed: Callable[[T], QueryMetrics], on_query: OnQuery) -> QueryMetrics:
+def each(items: Sequence[T], replayed: Callable[[T], QueryMetrics], on_query: OnQuery) -> QueryMetrics:
+    """Replay one query after the other, telling how many are done."""
     parts = []
     for done, item in enumerate(items):
         on_query(done, len(items))
@@ -176,40 +127,36 @@ def _each(items: Sequence[T], replayed: Callable[[T], QueryMetrics], on_query: O
     return QueryMetrics.joined(parts)
 
 
-def _captured_query(fixture: CapturedReplayFixture, index: int, row_counts: Int64[Array, " k"]) -> QueryMetrics:
+def captured_exact(fixture: CapturedReplayFixture, index: int) -> Exact:
+    """What a fixture's query is held against."""
+    query = fixture.queries[index]
+    return Exact(query.exact_attention_output, query.exact_logits, fixture.output_projection, query.label_token)
+
+
+def captured_cache(
+    fixture: CapturedReplayFixture, index: int, options: ReplayOptions = REFERENCE
+) -> tuple[SharedKVPool, AgentShell]:
+    """The compressed cache that a fixture's query is replayed through; each query has seeds of its own."""
     query = fixture.queries[index]
     shape = KvTensorShape(num_layers=1, num_kv_heads=1, head_dim=fixture.head_dim)
     rows = np.concatenate([query.keys, query.values], axis=1)
     seed = fixture.seed + index
-    pool = SharedKVPool.build(rows[: fixture.shared_tokens], shape, seed & U64_MASK)
+    pool = SharedKVPool.build(rows[: fixture.shared_tokens], shape, seed & U64_MASK, options.pool_codec)
     shell = pool.materialize_shell(
-        f"captured_{fixture.model_id}_{index}", rows[fixture.shared_tokens :], (seed + _SHELL_SEED_OFFSET) & U64_MASK
+        f"captured_{fixture.model_id}_{index}",
+        rows[fixture.shared_tokens :],
+        (seed + _SHELL_SEED_OFFSET) & U64_MASK,
+        options.shell_codec,
     )
-    ranked = rank(pool, shell, 0, 0, query.query, int(row_counts.max()))
-    exact = _Exact(query.exact_attention_output, query.exact_logits, fixture.output_projection, query.label_token)
-    return _compared(ranked, row_counts, exact)
+    return pool, shell
 
 
-def _compared(ranked: RankedRows, row_counts: Int64[Array, " k"], exact: _Exact) -> QueryMetrics:
+def _replayed(ranked: RankedRows, row_counts: Int64[Array, " k"], exact: Exact) -> QueryMetrics:
     """One query's metrics at every k."""
     size = max(1, _CHUNK_WEIGHTS // max(len(ranked.scores), len(exact.projection)))
     chunks = [row_counts[start : start + size] for start in range(0, len(row_counts), size)]
-    return QueryMetrics.side_by_side([_compared_chunk(ranked, chunk, exact) for chunk in chunks])
-
-
-def _compared_chunk(ranked: RankedRows, row_counts: Int64[Array, " k"], exact: _Exact) -> QueryMetrics:
-    outputs = outputs_at(ranked, row_counts)
-    logits = project(outputs, exact.projection)
-    p, q = softmax(exact.logits[None]), softmax(logits)
-    return QueryMetrics(
-        cosine=cosine(exact.output, outputs)[None],
-        mse=mse(exact.output, outputs)[None],
-        kl=kl_divergence(p[0], q)[None],
-        nll_exact=nll(p, exact.label),
-        nll_compressed=nll(q, exact.label)[None],
-        top1_same=(argmax_last(logits) == argmax_last(exact.logits[None]))[None],
-        decoded_values=np.minimum(row_counts, ranked.row_count)[None],
-        rows=np.array([ranked.row_count]),
+    return QueryMetrics.side_by_side(
+        [compared(outputs_at(ranked, ks), np.minimum(ks, ranked.row_count), ranked.row_count, exact) for ks in chunks]
     )
 
 

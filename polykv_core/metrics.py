@@ -9,19 +9,23 @@ import numpy as np
 from polykv_core.arrays import Array, Bool, Float32, Float64, Int64, sum_in_order
 
 Direction = Literal["higher is better", "lower is better", "closer to 0 is better"]
+Statistic = Literal["mean", "p95", "worst"]
+STATISTICS: tuple[Statistic, ...] = ("mean", "p95", "worst")
 
 PROBABILITY_FLOOR = 1e-12
+# What does not depend on the k.
+_ALIKE = ("nll_exact", "rows")
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class QueryMetrics:
-    """What was measured for each query (and each k): the raw material of every mean."""
+    """What was measured for each query and each k: the raw material of every mean. nll_exact is the same at every k."""
 
     cosine: Float64[Array, "q k"]
     mse: Float64[Array, "q k"]
     kl: Float64[Array, "q k"]
-    nll_exact: Float64[Array, " q"]
+    nll_exact: Float64[Array, "q #k"]
     nll_compressed: Float64[Array, "q k"]
     top1_same: Bool[Array, "q k"]
     decoded_values: Int64[Array, "q k"]
@@ -40,12 +44,20 @@ class QueryMetrics:
         if len(parts) == 1:
             return parts[0]
         arrays = {field.name: [getattr(part, field.name) for part in parts] for field in fields(cls)}
-        return cls(**{name: np.concatenate(a, axis=1) if a[0].ndim == 2 else a[0] for name, a in arrays.items()})
+        return cls(**{name: a[0] if name in _ALIKE else np.concatenate(a, axis=1) for name, a in arrays.items()})
+
+    def at(self, index: int) -> "QueryMetrics":
+        """All queries at one of the ks alone."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return QueryMetrics(**{name: a if name in _ALIKE else a[:, [index]] for name, a in arrays.items()})
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a receipt: its field, how to read it, and how it comes from the queries (an array over k)."""
+    """One number of a receipt: its field, how to read it, and how it comes from the queries (an array over k).
+
+    `per_query` is what it is for a query alone; None where that says nothing of its own.
+    """
 
     name: str
     label: str
@@ -53,6 +65,21 @@ class Metric:
     direction: Direction
     best: float
     over_queries: Callable[[QueryMetrics], Float64[Array, " k"]]
+    per_query: Callable[[QueryMetrics], Array] | None = None
+
+    def over(self, queries: QueryMetrics, statistic: Statistic = "mean") -> Float64[Array, " k"]:
+        """The metric at each k: the reference's mean, the worst query's, or the one that 95 % of them keep to.
+
+        Percentiles interpolate linearly. Where a query alone says nothing, it is the mean whatever is asked for.
+        """
+        if statistic == "mean" or self.per_query is None:
+            return self.over_queries(queries)
+        values = self.per_query(queries).astype(np.float64)
+        if self.direction == "closer to 0 is better":
+            values = np.abs(values)
+        share = {"p95": 95.0, "worst": 100.0}[statistic]
+        with np.errstate(invalid="ignore"):
+            return np.percentile(values, 100.0 - share if self.direction == "higher is better" else share, axis=0)
 
 
 def _mean(per_query: Array) -> Float64[Array, " k"]:
@@ -61,7 +88,7 @@ def _mean(per_query: Array) -> Float64[Array, " k"]:
 
 
 def _ppl_exact(queries: QueryMetrics) -> Float64[Array, " k"]:
-    return np.full(queries.cosine.shape[1], np.exp(_mean(queries.nll_exact[:, None])))
+    return np.broadcast_to(np.exp(_mean(queries.nll_exact)), queries.cosine.shape[1:])
 
 
 def _ppl_compressed(queries: QueryMetrics) -> Float64[Array, " k"]:
@@ -72,15 +99,27 @@ def _decode_reduction(queries: QueryMetrics) -> Float64[Array, " k"]:
     return queries.rows.sum() / np.maximum(queries.decoded_values.sum(axis=0), 1)
 
 
+def _averaged(
+    name: str, label: str, unit: str, direction: Direction, best: float, per_query: Callable[[QueryMetrics], Array]
+) -> Metric:
+    return Metric(name, label, unit, direction, best, lambda queries: _mean(per_query(queries)), per_query)
+
+
 METRICS = (
-    Metric("output_cosine_mean", "Output cosine", "", "higher is better", 1.0, lambda q: _mean(q.cosine)),
-    Metric("output_mse_mean", "Output MSE", "", "lower is better", 0.0, lambda q: _mean(q.mse)),
-    Metric("kl_divergence_mean", "KL divergence", "nats", "lower is better", 0.0, lambda q: _mean(q.kl)),
-    Metric("top1_agreement", "Top-1 agreement", "", "higher is better", 1.0, lambda q: _mean(q.top1_same)),
+    _averaged("output_cosine_mean", "Output cosine", "", "higher is better", 1.0, lambda q: q.cosine),
+    _averaged("output_mse_mean", "Output MSE", "", "lower is better", 0.0, lambda q: q.mse),
+    _averaged("kl_divergence_mean", "KL divergence", "nats", "lower is better", 0.0, lambda q: q.kl),
+    _averaged("top1_agreement", "Top-1 agreement", "", "higher is better", 1.0, lambda q: q.top1_same),
     Metric("ppl_proxy_exact", "PPL proxy, exact", "", "lower is better", 1.0, _ppl_exact),
     Metric("ppl_proxy_compressed", "PPL proxy, compressed", "", "lower is better", 1.0, _ppl_compressed),
     Metric(
-        "ppl_proxy_delta", "PPL delta", "", "closer to 0 is better", 0.0, lambda q: _ppl_compressed(q) - _ppl_exact(q)
+        "ppl_proxy_delta",
+        "PPL delta",
+        "",
+        "closer to 0 is better",
+        0.0,
+        lambda q: _ppl_compressed(q) - _ppl_exact(q),
+        lambda q: np.exp(q.nll_compressed) - np.exp(q.nll_exact),
     ),
     Metric("decode_reduction", "Decode reduction", "x", "higher is better", np.inf, _decode_reduction),
 )

@@ -4,15 +4,16 @@ import io
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from polykv_core.checks import Checks
-from polykv_core.config import CapturedReplayConfig, ModelReplayConfig
+from polykv_core.config import CapturedReplayConfig, GateThresholds, ModelReplayConfig
 from polykv_core.errors import ConfigError, ReceiptError
 from polykv_core.gates import CandidateReplayMetrics, first_passing, gates_off, judge_candidates
 from polykv_core.jsontext import Source, read_json
-from polykv_core.measure import CapturedMeasurement, Measurement
+from polykv_core.measurement import CapturedMeasurement, Measurement
+from polykv_core.options import REFERENCE, ReplayOptions
 
 CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_captured_model_replay_v1"
 MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_model_replay_receipt_v1"
@@ -60,12 +61,15 @@ class _Receipt:
     """What both receipts share: to and from JSON."""
 
     config: Any
+    options: ReplayOptions
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in the reference's order; what is beyond the reference stands in `provenance`, last."""
-        record = asdict(self)  # type: ignore[call-overload]
-        off = gates_off(self.config)
-        return {**record, "provenance": {"gates_off": off}} if off else record
+        record = {**asdict(self), "config": self.config.to_dict()}  # type: ignore[call-overload]
+        record.pop("options", None)
+        provenance = {"gates_off": gates_off(self.config), "options": self.options.changed}
+        told = {name: value for name, value in provenance.items() if value}
+        return {**record, "provenance": told} if told else record
 
     def to_json(self) -> str:
         """The receipt as a file's whole text. Raises ReceiptError if a number in it is not finite."""
@@ -82,7 +86,7 @@ class _Receipt:
     def from_dict(cls: type[Receipt], data: object) -> Receipt:
         """A receipt from JSON fields; unknown ones are ignored, as the crate does. Raises ReceiptError."""
         receipt: Receipt = _record(cls, data, "the receipt")
-        return receipt
+        return replace(receipt, options=_options(data)) if isinstance(receipt, CapturedReplayReceipt) else receipt
 
     @classmethod
     def from_json(cls: type[Receipt], source: Source) -> Receipt:
@@ -103,6 +107,7 @@ class CapturedReplayReceipt(_Receipt):
     metrics: ModelReplayMetrics
     passed: bool
     blockers: tuple[str, ...]
+    options: ReplayOptions = REFERENCE
 
     @classmethod
     def of(cls, measurement: CapturedMeasurement, config: CapturedReplayConfig) -> "CapturedReplayReceipt":
@@ -110,7 +115,7 @@ class CapturedReplayReceipt(_Receipt):
         candidates = judge_candidates(measurement, config)
         selected = first_passing(candidates)
         return cls(
-            schema_version=CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA,
+            schema_version=_schema(CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA, config, measurement.options),
             model_id=measurement.model_id,
             claim_boundary=CAPTURED_CLAIM_BOUNDARY,
             config=config,
@@ -119,6 +124,7 @@ class CapturedReplayReceipt(_Receipt):
             metrics=ModelReplayMetrics.of(selected, measurement.query_count),
             passed=selected.passed,
             blockers=selected.blockers,
+            options=measurement.options,
         )
 
 
@@ -134,6 +140,7 @@ class ModelReplayReceipt(_Receipt):
     metrics: ModelReplayMetrics
     passed: bool
     blockers: tuple[str, ...]
+    options = REFERENCE
 
     @classmethod
     def of(cls, measurement: Measurement, config: ModelReplayConfig) -> "ModelReplayReceipt":
@@ -141,7 +148,7 @@ class ModelReplayReceipt(_Receipt):
         candidates = judge_candidates(measurement, config)
         selected = first_passing(candidates)
         return cls(
-            schema_version=MODEL_REPLAY_RECEIPT_SCHEMA,
+            schema_version=_schema(MODEL_REPLAY_RECEIPT_SCHEMA, config, REFERENCE),
             claim_boundary=MODEL_CLAIM_BOUNDARY,
             config=config,
             selected_candidate_k=selected.candidate_k,
@@ -152,12 +159,28 @@ class ModelReplayReceipt(_Receipt):
         )
 
 
+def _schema(reference: str, config: GateThresholds, options: ReplayOptions) -> str:
+    """Another name where something was not as the reference does it, so that nobody takes the receipt for its own."""
+    return reference if config.statistic == "mean" and not options.changed else f"{reference}_with_options"
+
+
 def _record(cls: type[Any], data: Any, place: str) -> Any:
     """A receipt's dataclass from JSON, every field checked against its annotation."""
-    names = [field.name for field in fields(cls)]
+    names = [field.name for field in fields(cls) if field.name != "options"]
     record = _check.record(data, place, names)
     kinds = get_type_hints(cls)
     return cls(**{name: _value(kinds[name], record[name], f"{place}, {name}") for name in names})
+
+
+def _options(receipt: Any) -> ReplayOptions:
+    """The options that a receipt was made with; the reference's if it tells of none."""
+    provenance = receipt.get("provenance")
+    if not isinstance(provenance, dict) or "options" not in provenance:
+        return REFERENCE
+    try:
+        return ReplayOptions.from_dict(provenance["options"])
+    except ConfigError as bad:
+        raise ReceiptError(f"the receipt, provenance: {bad}") from None
 
 
 def _value(kind: Any, value: Any, place: str) -> Any:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from polykv_core.config import CapturedReplayConfig, ModelReplayConfig
 from polykv_core.fixture import CapturedReplayFixture
-from polykv_core.measure import CapturedMeasurement, measure, measure_model
+from polykv_core.measure import measure, measure_model
+from polykv_core.measurement import CapturedMeasurement
 from polykv_core.model_case import ModelReplayCase, ModelReplayQuery
+from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.pool import SharedKVPool
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
 from polykv_core.shell import AgentShell
@@ -19,9 +21,11 @@ def judge(measurement: CapturedMeasurement, config: CapturedReplayConfig) -> Cap
     return CapturedReplayReceipt.of(measurement, config)
 
 
-def run_captured_model_replay(fixture: CapturedReplayFixture, config: CapturedReplayConfig) -> CapturedReplayReceipt:
+def run_captured_model_replay(
+    fixture: CapturedReplayFixture, config: CapturedReplayConfig, options: ReplayOptions = REFERENCE
+) -> CapturedReplayReceipt:
     """Replay a captured fixture through the compressed cache and judge it. Raises PolyKvError for bad input."""
-    return judge(measure(fixture, config.candidate_ks), config)
+    return judge(measure(fixture, config.candidate_ks, options=options), config)
 
 
 def run_model_replay(

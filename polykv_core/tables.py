@@ -3,23 +3,37 @@
 import io
 import math
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from polykv_core.advice import Change, reasons
+from polykv_core.explain import Explanation, Stage
 from polykv_core.gates import CandidateReplayMetrics, GateVerdict, first_passing, verdicts
+from polykv_core.health import Finding
 from polykv_core.metrics import METRICS
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
+from polykv_core.statistics import head_statistics
+from polykv_core.terminal import wrapped
 
 Receipt = CapturedReplayReceipt | ModelReplayReceipt
 
 _UNITS = {metric.name: metric.unit for metric in METRICS}
 _WIDE = 1000
+_EXPLAINED = {
+    "output_cosine_mean": "Cosine",
+    "output_mse_mean": "MSE",
+    "kl_divergence_mean": "KL (nats)",
+    "ppl_proxy_delta": "PPL delta",
+    "top1_agreement": "Top-1",
+}
 _FOOTNOTE = """
 k: rows read for each query, best score first. Decode reduction: value rows
 there are / value rows read. ! fails its gate; equality passes. Margin: how far
-inside its threshold a value is. Scores are not divided by sqrt(head_dim)."""
+inside its threshold a value is. """
+_UNSCALED = "Scores are not divided by sqrt(head_dim)."
 
 
 def receipt_text(receipt: Receipt) -> str:
@@ -32,7 +46,28 @@ def receipt_text(receipt: Receipt) -> str:
         Text(),
         Text(f"Gates at k = {selected.candidate_k}"),
         _gates_table(verdicts(selected, receipt.config)),
-        Text(_FOOTNOTE, style="dim"),
+        Text(_FOOTNOTE + ("" if "attention_scale" in receipt.options.changed else _UNSCALED), style="dim"),
+        *_apart(receipt),
+    )
+
+
+def explanation_text(explanation: Explanation, changes: Sequence[Change]) -> str:
+    """Reasons, the ladder, what would help, what is odd, and the statistics."""
+    return rendered(
+        Text(f"Where the fidelity goes at k = {explanation.candidate_k}", style="bold"),
+        *(_prose(f"{index}. ", reason) for index, reason in enumerate(reasons(explanation), start=1)),
+        Text("\nThe loss ladder: each row makes one more step as the replay does", style="bold"),
+        _stages_table(explanation.stages),
+        Text("\nOne step at a time, all else exact, every row read unless selected", style="bold"),
+        _stages_table(explanation.alone),
+        Text("\nControls: exact attention with the fitted scale, over random rows, over the last rows", style="bold"),
+        _stages_table(explanation.controls),
+        Text("\nWhat would help: one change at a time", style="bold"),
+        _changes_table(changes),
+        Text("\nWhat is odd about this fixture or replay", style="bold"),
+        *(_prose("- ", finding.text) for finding in explanation.findings or (Finding("", "Nothing."),)),
+        Text(),
+        Text("\n".join(head_statistics(explanation.queries, 0).lines())),
     )
 
 
@@ -102,6 +137,41 @@ def _gates_table(judged: tuple[GateVerdict, ...]) -> Table:
             Text("off") if verdict.off else _word(verdict.passed),
         )
     return table
+
+
+def _prose(start: str, text: str) -> Text:
+    return Text(wrapped(start, text))
+
+
+def _apart(receipt: Receipt) -> list[Text]:
+    """What keeps a verdict from being the reference's, if anything does."""
+    apart = [f"{name} {value}" for name, value in receipt.options.changed.items()]
+    if receipt.config.statistic != "mean":
+        apart.append(f"gates hold the {receipt.config.statistic} over the queries, not the mean")
+    return [_prose("", f"Not as the reference replays: {'; '.join(apart)}.")] if apart else []
+
+
+def _stages_table(stages: Sequence[Stage]) -> Table:
+    table = _table()
+    for head in ("Stage", *_EXPLAINED.values(), "Cosine lost", "KL added"):
+        table.add_column(head, justify="left" if head == "Stage" else "right")
+    for stage in stages:
+        added = [stage.added[name] for name in ("output_cosine_mean", "kl_divergence_mean")]
+        table.add_row(stage.name, *_explained(stage.metrics), *(number(value, sign="+") for value in added))
+    return table
+
+
+def _changes_table(changes: Sequence[Change]) -> Table:
+    table = _table()
+    for head in ("Change", *_EXPLAINED.values()):
+        table.add_column(head, justify="left" if head == "Change" else "right")
+    for change in changes:
+        table.add_row(change.name, *_explained(change.metrics))
+    return table
+
+
+def _explained(candidate: CandidateReplayMetrics) -> list[str]:
+    return [number(getattr(candidate, name)) for name in _EXPLAINED]
 
 
 def _label(verdict: GateVerdict) -> str:

@@ -3,7 +3,10 @@
 import errno
 import os
 import sys
+import textwrap
 from contextlib import suppress
+
+_LINE = 79
 
 
 def inert(text: str) -> str:
@@ -11,6 +14,11 @@ def inert(text: str) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
+
+
+def wrapped(start: str, text: str) -> str:
+    """Prose in lines of a terminal's usual width, hanging behind its start."""
+    return textwrap.fill(text, _LINE, initial_indent=start, subsequent_indent=" " * len(start))
 
 
 def complain(kind: str, message: str) -> None:

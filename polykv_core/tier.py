@@ -6,7 +6,7 @@ from typing import no_type_check
 
 import numpy as np
 
-from polykv_core.arrays import Array, Float32, Int64
+from polykv_core.arrays import Array, Float32, Int64, sum_in_order
 from polykv_core.checks import Checks
 from polykv_core.codecs import Codec, take
 from polykv_core.codecs.base import Codes
@@ -71,9 +71,14 @@ class CompressedTier:
             codec.check_rows(values, partial(self._block_name, layer, "value"))
             self._codes.append((self.coder.encode(keys), self.coder.encode(values)))
 
-    def scores(self, layer: int, head: int, query: Float32[Array, " d"]) -> Float32[Array, " t"]:
-        """Compressed score of every token's key for a query."""
+    def scores(
+        self, layer: int, head: int, query: Float32[Array, " d"], *, exact_query: bool = False
+    ) -> Float32[Array, " t"]:
+        """Compressed score of every token's key for a query; with `exact_query` the query is not compressed."""
         keys, _ = self._head(layer, head)
+        if exact_query and self.coder.codes_query:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return sum_in_order(self.coder.decode(keys) * query)
         return self.coder.score(keys, query)
 
     def keys(self, layer: int, head: int) -> Float32[Array, "t d"]:

@@ -10,7 +10,7 @@ import numpy as np
 from polykv_core.arrays import Array, Bool, Float64, Int64
 from polykv_core.config import DEFAULT_CANDIDATE_KS, THRESHOLDS, CapturedReplayConfig, GateThresholds
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, verdicts
-from polykv_core.measure import Measurement
+from polykv_core.measurement import Measurement
 from polykv_core.metrics import Metric
 
 _DEFAULTS = CapturedReplayConfig(DEFAULT_CANDIDATE_KS)
@@ -76,8 +76,9 @@ def thresholds_from(candidate: CandidateReplayMetrics) -> dict[str, float]:
 def passing(measurement: Measurement, config: GateThresholds) -> Bool[Array, " k"]:
     """Whether each measured k passes every gate."""
     verdict = np.ones(len(measurement.candidate_ks), dtype=bool)
+    measured = measurement.by(config.statistic)
     for gate in GATES:
-        verdict &= gate.passes(gate.gated(measurement.metrics[gate.metric]), getattr(config, gate.threshold))
+        verdict &= gate.passes(gate.gated(measured.metrics[gate.metric]), getattr(config, gate.threshold))
     return verdict
 
 

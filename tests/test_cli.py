@@ -385,20 +385,20 @@ def test_warnings_go_to_standard_error(tmp_path):
 
 
 def test_inspect_says_what_a_fixture_holds():
-    """Model, shapes, ragged rows, seed and digest of a captured head, and what is left with nothing compressed."""
+    """Model, shapes, ragged rows, seed and digest of a captured head, its scale, and what is odd about it."""
     path = SAMPLES / "smollm2_l15_h2_local.json.gz"
     result = polykv("inspect", path)
     assert result.exit_code == 0
     assert result.stderr == ""
     for text in (
         "SmolLM2-135M-Instruct-Q4_1:layer15:head2",
-        "head_dim      64\n",
+        "head_dim    64\n",
         "256 rows of output_projection",
         "4, each with 48 rows in the pool and 9 to 24 (ragged) in the shell",
         "1544",
         load_fixture(path).digest,
-        "output cosine 0.874829 with scores as they are",
-        "output cosine 1.000000 with scores / sqrt(head_dim)",
+        "0.125 = 1/sqrt(64) fits the captured output best",
+        "- With 4 queries top-1 agreement moves in steps of 0.25",
     ):
         assert text in result.stdout
 

@@ -70,7 +70,7 @@ def made_up(**values):
     return Measurement(
         tuple(ks.tolist()),
         QueryMetrics(
-            nll_exact=np.zeros(1),
+            nll_exact=np.zeros((1, 1)),
             top1_same=np.ones((1, count), dtype=bool),
             decoded_values=ks[None],
             rows=np.array([count]),

@@ -51,7 +51,7 @@ def measured(**by_k):
     arrays = {name: np.array([by_k.get(name, [value] * count)], dtype=np.float64) for name, value in columns.items()}
     queries = QueryMetrics(
         **arrays,
-        nll_exact=np.array([0.5]),
+        nll_exact=np.array([[0.5]]),
         top1_same=np.ones((1, count), dtype=bool),
         decoded_values=np.arange(1, count + 1)[None],
         rows=np.array([count + 8]),

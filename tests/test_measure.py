@@ -22,6 +22,7 @@ from polykv_core import (
     ModelReplayConfig,
     ModelReplayQuery,
     ReceiptError,
+    ReplayOptions,
     SharedKVPool,
     TurboQuant,
     check_replayable,
@@ -239,13 +240,12 @@ def test_all_ks_beyond_the_rows_are_one(measured, asked):
         measure(FIXTURE, (2, measured)).index_of(8)
 
 
-def test_a_zero_row_is_named_by_its_place_in_the_fixture_whichever_tier_refuses_it(monkeypatch):
+def test_a_zero_row_is_named_by_its_place_in_the_fixture_whichever_tier_refuses_it():
     """A shell codec that refuses a row speaks of the fixture's row, not of the shell's."""
-    monkeypatch.setattr(measure_module, "SHELL_CODEC", FibQuant())
     fields = json.loads(json.dumps(FIELDS))
     fields["queries"][1]["values"][7] = [0.0] * 8
     with pytest.raises(CodecError, match=r"^query 1, values row 7 is all zeros; "):
-        check_replayable(load_fixture(encoded(fields)))
+        check_replayable(load_fixture(encoded(fields)), ReplayOptions(shell_codec="fib_k4_n32"))
 
 
 def test_a_k_that_was_not_measured_has_no_place():

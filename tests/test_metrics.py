@@ -113,7 +113,7 @@ def queries(**arrays_of):
         "cosine": np.full(shape, 0.5),
         "mse": np.full(shape, 0.1),
         "kl": np.full(shape, 0.2),
-        "nll_exact": np.array([0.0, 1.0]),
+        "nll_exact": np.array([[0.0], [1.0]]),
         "nll_compressed": np.full(shape, 1.0),
         "top1_same": np.array([[True, False, True], [True, False, False]]),
         "decoded_values": np.array([[1, 2, 3], [1, 2, 4]]),
@@ -160,7 +160,7 @@ PERFECT = {
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_a_metric_s_best_value_agrees_with_its_direction(metric):
     """No value a perfect or any other replay gives is better than `best`, in the direction the metric declares."""
-    lossless = queries(**PERFECT, nll_exact=np.zeros(2), nll_compressed=np.zeros((2, 3)))
+    lossless = queries(**PERFECT, nll_exact=np.zeros((2, 1)), nll_compressed=np.zeros((2, 3)))
     if metric.name != "decode_reduction":
         assert metric.over_queries(lossless).tolist() == [metric.best] * 3
     for value in metric.over_queries(queries()):

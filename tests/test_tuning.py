@@ -45,7 +45,7 @@ def curve(**columns):
     arrays = {name: np.array([columns.get(name, [value] * count)], np.float64) for name, value in defaults.items()}
     queries = QueryMetrics(
         **arrays,
-        nll_exact=np.array([0.5]),
+        nll_exact=np.array([[0.5]]),
         top1_same=np.ones((1, count), dtype=bool),
         decoded_values=np.arange(1, count + 1)[None],
         rows=np.array([count]),

@@ -161,7 +161,7 @@ def screen(choice: Choice) -> Screen:
         ks = parse_ks(choice.ks_text)
     except PolyKvError as bad:
         refusals.append(Refusal("The candidate ks", str(bad)))
-    receipt = judge(replayed.curve, CapturedReplayConfig(ks, **choice.thresholds))
+    receipt = judge(replayed.curve, CapturedReplayConfig.from_dict({"candidate_ks": ks, **choice.thresholds}))
     shown = st.session_state[uploads.LAST_GOOD] = Shown(replayed, receipt)
     return Screen(shown, tuple(refusals), cancelled=cancelled)
 

@@ -8,7 +8,8 @@ A coder
 - encodes rows [t, d] to *codes*: a NamedTuple of arrays whose first axis is the token. What a row becomes does not
   depend on the other rows (FibQuant's one exception, batches below 4, is the reference's and stated there);
 - decodes codes to rows [t, d] float32. A subset of codes decodes to the same subset of rows;
-- scores codes against a query: an estimate of the inner product of the query with every encoded row, [t] float32.
+- scores codes against a query: an estimate of the inner product of the query with every encoded row, [t] float32;
+- says whether it codes the query as well for that (`codes_query`); then decoded rows times the query is another score.
 
 The same settings, head size, seed and rows give the same codes to the last bit, on every machine and with any number of
 threads. To add a codec: one file beside this one, and one line in CODECS. Every codec in that list is held to this
@@ -32,6 +33,10 @@ KEPT_BYTES = 2**23
 @runtime_checkable
 class Coder(Protocol):
     """A codec bound to one head size and one seed."""
+
+    @property
+    def codes_query(self) -> bool:
+        """Whether score quantises the query too."""
 
     def encode(self, rows: Float32[Array, "t d"]) -> Codes:
         """Rows to codes. The rows passed the codec's check_rows."""

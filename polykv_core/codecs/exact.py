@@ -38,6 +38,8 @@ class ExactCodec:
 class ExactCoder:
     """Copies in, copies out, plain inner products."""
 
+    codes_query = False
+
     def encode(self, rows: Float32[Array, "t d"]) -> ExactCodes:
         """The rows, copied."""
         return ExactCodes(rows.astype(np.float32))

@@ -78,6 +78,8 @@ class FibQuant:
 class FibCoder:
     """Rotation and codebook for one head size and seed."""
 
+    codes_query = True
+
     def __init__(self, codec: FibQuant, head_dim: int, seed: int) -> None:
         """Draw the rotation and train the codebook."""
         self.head_dim = head_dim

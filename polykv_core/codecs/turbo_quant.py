@@ -66,6 +66,8 @@ class TurboQuant:
 class TurboCoder:
     """Rotation, angles and sketch directions for one head size and seed."""
 
+    codes_query = False
+
     def __init__(self, codec: TurboQuant, head_dim: int, seed: int) -> None:
         """Draw the rotation and the sketch."""
         self.head_dim = head_dim

@@ -1,0 +1,153 @@
+"""What an explanation comes down to in sentences, and what would help: the same replay with one thing changed."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from polykv_core.codecs import ExactCodec, FibQuant, TurboQuant
+from polykv_core.errors import CodecError
+from polykv_core.explain import Explanation
+from polykv_core.fixture import CapturedReplayFixture
+from polykv_core.gates import CandidateReplayMetrics, measured_candidate
+from polykv_core.measure import OnQuery, keep_going, measure
+from polykv_core.options import ReplayOptions
+
+# The floor is the first thing to say where it makes up at least this share of the divergence; below, it is noise.
+_FLOOR_SHARE, _FLOOR_NATS = 0.5, 0.01
+# Output cosine that a step may cost without being worth a sentence.
+_NOTHING = 0.01
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing changed in a replay: what it is called, what was replayed then, and what came out."""
+
+    name: str
+    options: ReplayOptions
+    metrics: CandidateReplayMetrics
+
+
+def reasons(explanation: Explanation) -> tuple[str, ...]:
+    """Where the fidelity goes, in sentences; the first names what costs most."""
+    said = []
+    floor, last = explanation.stage("projection").metrics, explanation.stage("selected").metrics
+    if floor.kl_divergence_mean > max(_FLOOR_NATS, _FLOOR_SHARE * last.kl_divergence_mean):
+        said.append(_floor(floor.kl_divergence_mean, last.kl_divergence_mean))
+    costs = {name: explanation.stage(name).added["output_cosine_mean"] for name in _SAID_OF}
+    # What is not a number is told as well.
+    worth = [name for name, cost in costs.items() if not cost <= _NOTHING]
+    said += [_SAID_OF[name](explanation, costs[name]) for name in sorted(worth, key=costs.__getitem__, reverse=True)]
+    said += _controls(explanation)
+    return tuple(said) or ("Nothing much is lost: no step costs more than 0.01 of output cosine.",)
+
+
+def what_would_help(
+    fixture: CapturedReplayFixture, explanation: Explanation, on_query: OnQuery = keep_going
+) -> tuple[Change, ...]:
+    """Replay a fixture at the explained k once as it was and once for each single change; `on_query` counts changes.
+
+    Changes that make no difference, or that the head's size does not allow, are left out.
+    """
+    changes = list(_changes(explanation))
+    k, found = explanation.candidate_k, []
+    for done, (name, options, rows) in enumerate(changes):
+        on_query(done, len(changes))
+        try:
+            measured = measure(fixture, (rows or k,), options=options)
+        except CodecError:
+            continue
+        found.append(Change(name, options, measured_candidate(measured, rows or k)))
+    on_query(len(changes), len(changes))
+    return tuple(found)
+
+
+def _changes(explanation: Explanation) -> Iterator[tuple[str, ReplayOptions, int]]:
+    """A name, the options, and the k if that is what changes (else 0)."""
+    used, head_dim = explanation.options, explanation.head_dim
+    yield "as replayed", used, 0
+    natural, fitted = 1.0 / math.sqrt(head_dim), explanation.scale.scale
+    if not math.isclose(explanation.used_scale, natural, rel_tol=1e-3):
+        yield f"scale 1/sqrt({head_dim})", replace(used, attention_scale="inverse_sqrt_head_dim"), 0
+    if not any(math.isclose(fitted, other, rel_tol=1e-3) for other in (explanation.used_scale, natural)):
+        yield f"scale {fitted:.4g}, as fitted", replace(used, attention_scale=fitted), 0
+    singles = (
+        ("exact query", replace(used, query_coding="exact")),
+        ("pool with 256 codewords", replace(used, pool_codec=FibQuant(codeword_count=256))),
+        ("exact pool", replace(used, pool_codec=ExactCodec())),
+        ("shell with 12 bits", replace(used, shell_codec=TurboQuant(bits=12))),
+        ("exact shell", replace(used, shell_codec=ExactCodec())),
+    )
+    yield from ((name, options, 0) for name, options in singles if options != used)
+    most = int(explanation.queries.rows.max())
+    if explanation.candidate_k < most:
+        yield f"every row (k = {most})", used, most
+
+
+def _floor(floor: float, last: float) -> str:
+    return (
+        f"The captured logits are not this head's own: even its exact output is {floor:.4g} nats from them, where the "
+        f"replay is {last:.4g}. No cache mends that floor; capture as logits the projection of the exact output."
+    )
+
+
+def _recomputed(explanation: Explanation, cost: float) -> str:
+    fit, used = explanation.scale, explanation.used_scale
+    if not fit.fits:
+        return (
+            f"Exact attention over these rows does not give the captured output, at any scale (nearest at "
+            f"{fit.scale:.4g}, {fit.error:.2g} of its length away): rows, head or capture are not what they seem. That "
+            f"costs {cost:.3g} of output cosine before anything is compressed."
+        )
+    named = f"{fit.named} = {fit.scale:.4g}" if fit.named and fit.named != "1" else f"a scale of {fit.scale:.4g}"
+    return (
+        f"The captured output fits {named} (error {fit.error:.1g}); the replay used {used:.4g}. That alone costs "
+        f"{cost:.3g} of output cosine. Replay with that scale, or capture the query with it multiplied in."
+    )
+
+
+def _keys(explanation: Explanation, cost: float) -> str:
+    scores = explanation.scores
+    lands = f"{100 * scores.misplaced:.3g} % of the weight lands on other rows"
+    if abs(scores.tier_bias) > scores.deviation:
+        raised, against = ("pool", "shell") if scores.tier_bias > 0 else ("shell", "pool")
+        return (
+            f"Coded keys raise {raised} scores by {abs(scores.tier_bias):.3g} against {against} scores, where the "
+            f"exact scores' standard deviation is {scores.deviation:.3g}: {lands}. That costs {cost:.3g} of output "
+            "cosine. Try the exact query, or more codewords."
+        )
+    worst = max(scores.tiers, key=lambda tier: tier.spread)
+    return (
+        f"Coding the keys costs {cost:.3g} of output cosine: {worst.tier} scores are off by {worst.spread:.3g} "
+        f"(standard deviation), where the exact scores' own is {worst.deviation:.3g}, and {lands}. "
+        f"Try the exact query, or a finer {worst.tier} codec."
+    )
+
+
+def _selected(explanation: Explanation, cost: float) -> str:
+    held = 100 * explanation.scores.mass_read
+    return (
+        f"Reading only k = {explanation.candidate_k} rows costs {cost:.3g} of output cosine: the rows read hold "
+        f"{held:.3g} % of the exact weight. Try a larger k."
+    )
+
+
+_SAID_OF: dict[str, Callable[[Explanation, float], str]] = {
+    "recomputed": _recomputed,
+    "coded_keys": _keys,
+    "coded_values": lambda _, cost: f"Coding the values costs {cost:.3g} of output cosine. Try finer codecs.",
+    "selected": _selected,
+}
+
+
+def _controls(explanation: Explanation) -> Iterator[str]:
+    """Whether ranking by compressed score is worth more than reading rows at random, or the newest."""
+    chosen = explanation.stage("selection").metrics.output_cosine_mean
+    if (explanation.queries.rows <= explanation.candidate_k).all():
+        return  # every row is read
+    for name, rows in (("random", "random rows"), ("recency", "last rows")):
+        control = explanation.stage(name).metrics.output_cosine_mean
+        if not chosen > control:
+            yield (
+                f"The rows read do not beat as many {rows}: with everything else exact, output cosine is {chosen:.4g} "
+                f"with them and {control:.4g} with those."
+            )

@@ -1,0 +1,110 @@
+"""The scale of attention that fits a captured output best: softmax(scale * keys . query) times the values.
+
+Estimated in float64 over all queries at once; exact keys and values, so no codec is involved.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from polykv_core.arrays import Array, Float64
+from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery
+
+# A capture in float16 is off by about 1e-3 of the output's length.
+FITS = 1e-2
+# Two scales this close in error are the same for a capture; the one with a name is meant then.
+_AS_GOOD, _ROUNDING = 1.05, 1e-6
+_LOWEST, _HIGHEST = 1e-3, 1e2  # times 1 / sqrt(head_dim)
+_COARSE, _FINE, _ZOOMS = 61, 17, 5
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleFit:
+    """The scale that brings exact attention nearest to the captured outputs, and how near that is for each query.
+
+    `errors`: the distance of the fitted output from the captured one, as a share of the latter's length. `directions`:
+    the same after each fitted output was stretched by its factor in `factors` to fit best, at the scale
+    `direction_scale` that suits this; below 1, something outside these rows takes some of the weight.
+    """
+
+    scale: float
+    named: str
+    errors: Float64[Array, " q"]
+    direction_scale: float
+    directions: Float64[Array, " q"]
+    factors: Float64[Array, " q"]
+
+    @property
+    def fits(self) -> bool:
+        """Whether exact attention gives every captured output."""
+        return bool((self.errors <= FITS).all())
+
+    @property
+    def error(self) -> float:
+        """Mean of the errors over the queries."""
+        return float(self.errors.mean())
+
+
+def fit_scale(fixture: CapturedReplayFixture) -> ScaleFit:
+    """Estimate the scale that a fixture was captured with."""
+    unit = 1.0 / math.sqrt(fixture.head_dim)
+    problems = [_Problem(query) for query in fixture.queries]
+    named = {"1": 1.0, f"1/sqrt({fixture.head_dim})": unit}
+    coarse = unit * np.geomspace(_LOWEST, _HIGHEST, _COARSE)
+    scale = _best_scale(problems, coarse, directions=False)
+    best = _mean_errors(problems, np.array([scale, *named.values()]), directions=False)
+    name = ""
+    for candidate, (text, value) in enumerate(named.items(), start=1):
+        if best[candidate] <= _AS_GOOD * best[0] + _ROUNDING:
+            name, scale = text, value
+    errors = _fits(problems, scale)[0]
+    # Only where attention alone does not fit is it worth asking whether it would, were it stretched.
+    direction_scale = scale if (errors <= FITS).all() else _best_scale(problems, coarse, directions=True)
+    _, directions, factors = _fits(problems, direction_scale)
+    return ScaleFit(scale, name, errors, direction_scale, directions, factors)
+
+
+class _Problem:
+    """One query's scores, values and captured output, in float64."""
+
+    def __init__(self, query: CapturedReplayQuery) -> None:
+        self.scores = query.keys.astype(np.float64) @ query.query.astype(np.float64)
+        self.scores -= self.scores.max()
+        self.values = query.values.astype(np.float64)
+        self.output = query.exact_attention_output.astype(np.float64)
+
+    def fit(self, scales: Float64[Array, " s"]) -> Float64[Array, "3 s"]:
+        """For each scale: the error, the error of the direction alone, and the factor that this one takes."""
+        weights = np.exp(scales[:, None] * self.scores)
+        outputs = (weights / weights.sum(axis=1, keepdims=True)) @ self.values
+        length = max(float(np.linalg.norm(self.output)), np.finfo(np.float64).tiny)
+        squares = np.maximum((outputs**2).sum(axis=1), np.finfo(np.float64).tiny)
+        factors = outputs @ self.output / squares
+        error = np.linalg.norm(outputs - self.output, axis=1) / length
+        direction = np.linalg.norm(factors[:, None] * outputs - self.output, axis=1) / length
+        return np.stack([error, direction, factors])
+
+
+def _fits(problems: Sequence[_Problem], scale: float) -> Float64[Array, "3 q"]:
+    return np.concatenate([problem.fit(np.array([scale])) for problem in problems], axis=1)
+
+
+def _mean_errors(
+    problems: Sequence[_Problem], scales: Float64[Array, " s"], *, directions: bool
+) -> Float64[Array, " s"]:
+    # The mean of lengths, not of squares: one query that fits nothing must not move the scale of the others.
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors = np.mean([problem.fit(scales)[int(directions)] for problem in problems], axis=0)
+    return np.where(np.isfinite(errors), errors, np.inf)
+
+
+def _best_scale(problems: Sequence[_Problem], scales: Float64[Array, " s"], *, directions: bool) -> float:
+    """The best of ever finer grids, each around the best of the one before."""
+    for _ in range(_ZOOMS):
+        best = int(np.argmin(_mean_errors(problems, scales, directions=directions)))
+        low, high = scales[max(best - 1, 0)], scales[min(best + 1, len(scales) - 1)]
+        found = float(scales[best])
+        scales = np.geomspace(low, high, _FINE)
+    return found
