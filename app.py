@@ -7,12 +7,13 @@ from pages.ui import controls, style
 # No icons: the browser would fetch a page's icon from a server of Google's.
 PAGES = (
     ("pages/replay/page.py", "Replay", None),
+    ("pages/explain/page.py", "Explain", "explain"),
     ("pages/model/page.py", "Model replay", "model-replay"),
     ("pages/about/page.py", "About the numbers", "about"),
 )
-WITH_FIXTURE = {"Replay"}
+WITH_FIXTURE = {"Replay", "Explain"}
 
-st.set_page_config(page_title="PolyKV replay", layout="wide", initial_sidebar_state=360)
+st.set_page_config(page_title="PolyKV replay", layout="wide", initial_sidebar_state=384)
 
 page = st.navigation(
     [st.Page(path, title=title, url_path=url_path, default=url_path is None) for path, title, url_path in PAGES],

@@ -25,7 +25,7 @@ from polykv_core.explained import explanation_dict, explanation_json
 from polykv_core.exports import candidates_csv, command_line, curve_csv, file_stem
 from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, load_fixture
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, gates_off, verdicts
-from polykv_core.health import Finding, check_fixture
+from polykv_core.health import Finding, check_fixture, replay_findings
 from polykv_core.measure import check_replayable, every_k, measure, measure_model
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.metrics import METRICS, STATISTICS, Metric, QueryMetrics, Statistic
@@ -35,7 +35,7 @@ from polykv_core.pool import SharedKVPool
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayMetrics, ModelReplayReceipt
 from polykv_core.replay import judge, run_captured_model_replay, run_model_case, run_model_replay
 from polykv_core.scale import ScaleFit, fit_scale
-from polykv_core.scores import QueryRows, ScoreReport, TierScores
+from polykv_core.scores import QueryRows, ScoreReport, Tier, TierScores
 from polykv_core.shell import AgentShell
 from polykv_core.statistics import HeadStatistics, head_statistics
 from polykv_core.tier import KvTensorShape
@@ -51,7 +51,7 @@ from polykv_core.tuning import (
     thinned,
     thresholds_from,
 )
-from polykv_core.uncertainty import Interval, intervals
+from polykv_core.uncertainty import RESAMPLES, Interval, intervals
 
 __version__ = "0.1.0"
 
@@ -62,6 +62,7 @@ __all__ = [
     "METRICS",
     "PRESETS",
     "REFERENCE",
+    "RESAMPLES",
     "STATISTICS",
     "THRESHOLDS",
     "AgentShell",
@@ -106,6 +107,7 @@ __all__ = [
     "SharedKVPool",
     "Stage",
     "Statistic",
+    "Tier",
     "TierScores",
     "TurboQuant",
     "candidates_csv",
@@ -134,6 +136,7 @@ __all__ = [
     "parse_ks",
     "passing",
     "reasons",
+    "replay_findings",
     "run_captured_model_replay",
     "run_model_case",
     "run_model_replay",

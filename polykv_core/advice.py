@@ -42,22 +42,22 @@ def reasons(explanation: Explanation) -> tuple[str, ...]:
 
 
 def what_would_help(
-    fixture: CapturedReplayFixture, explanation: Explanation, on_query: OnQuery = keep_going
+    fixture: CapturedReplayFixture, explanation: Explanation, on_change: OnQuery = keep_going
 ) -> tuple[Change, ...]:
-    """Replay a fixture at the explained k once as it was and once for each single change; `on_query` counts changes.
+    """Replay a fixture at the explained k once as it was and once for each single change, which `on_change` counts.
 
     Changes that make no difference, or that the head's size does not allow, are left out.
     """
     changes = list(_changes(explanation))
     k, found = explanation.candidate_k, []
     for done, (name, options, rows) in enumerate(changes):
-        on_query(done, len(changes))
+        on_change(done, len(changes))
         try:
             measured = measure(fixture, (rows or k,), options=options)
         except CodecError:
             continue
         found.append(Change(name, options, measured_candidate(measured, rows or k)))
-    on_query(len(changes), len(changes))
+    on_change(len(changes), len(changes))
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from polykv_core.config import THRESHOLDS, CapturedReplayConfig, GateThresholds
 from polykv_core.gates import CandidateReplayMetrics, judge_candidates, measured_candidate
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.metrics import METRICS
+from polykv_core.options import REFERENCE, ReplayOptions
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _COUNTS = ("decoded_values_total", "full_decode_value_count")
@@ -37,9 +38,11 @@ def curve_csv(measurement: Measurement) -> str:
     return _csv([*named, *_columns()], ([*named.values(), *_numbers(candidate)] for candidate in candidates))
 
 
-def command_line(fixture: str, config: CapturedReplayConfig, receipt: str) -> str:
-    """The shell command that replays a fixture file with this config and writes the same receipt."""
+def command_line(fixture: str, config: CapturedReplayConfig, receipt: str, replayed: ReplayOptions = REFERENCE) -> str:
+    """The shell command that replays a fixture file with this config and these options and writes the same receipt."""
     options = [f"--{name.replace('_', '-')}={getattr(config, name)!r}" for name in THRESHOLDS]
+    apart = replayed.changed | ({} if config.statistic == "mean" else {"statistic": config.statistic})
+    options += [f"--{name.replace('_', '-')}={value}" for name, value in apart.items()]
     ks = ",".join(map(str, config.candidate_ks))
     path = f"./{fixture}" if fixture.startswith("-") else fixture
     return shlex.join(["polykv", "replay", path, f"--candidate-ks={ks}", *options, f"--receipt={receipt}"])

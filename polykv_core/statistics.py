@@ -105,7 +105,7 @@ class HeadStatistics:
         ]
 
 
-@np.errstate(invalid="ignore", over="ignore")
+@np.errstate(invalid="ignore")
 def head_statistics(queries: QueryMetrics, at: int) -> HeadStatistics:
     """The statistics at one candidate k; `at` is where it stands among the ks of the queries. One query is enough.
 
@@ -214,8 +214,8 @@ class _Row:
         """A number of this line, in its unit."""
         if number is None:
             return "undefined"
-        # z: what rounds to 0 has no sign.
-        return f"{100.0 * number:z.3f}" if self.percentage else f"{number:z#.6g}".rstrip(".")
+        # z: what rounds to 0 has no sign. #: zeros at the end are digits too.
+        return f"{100.0 * number:z.3f}" if self.percentage else f"{number:#.6g}".rstrip(".")
 
 
 def _distribution_rows(name: str, distribution: Distribution, percentage: bool = False) -> list[_Row]:

@@ -40,9 +40,9 @@ def measured(monkeypatch):
 
     calls, measure = [], state.measure
 
-    def counted(fixture, ks, on_query):
+    def counted(fixture, ks, on_query, *, options):
         calls.append(ks)
-        return measure(fixture, ks, on_query)
+        return measure(fixture, ks, on_query, options=options)
 
     monkeypatch.setattr(state, "measure", counted)
     return calls

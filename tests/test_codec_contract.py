@@ -302,3 +302,16 @@ def test_turbo_takes_a_row_of_zeros():
     """A zero row decodes to zeros."""
     coder = TurboQuant().coder(16, 0)
     np.testing.assert_array_equal(coder.decode(coder.encode(np.zeros((2, 16), dtype=np.float32))), np.zeros((2, 16)))
+
+
+@pytest.mark.parametrize("codec", [*CODECS, FibQuant(8, 64), TurboQuant(4, 8)], ids=lambda codec: codec.id)
+def test_a_codec_says_whether_it_codes_the_query(codec):
+    """Where it does not, the scores of a sum of queries are the sum of their scores; where it does, nothing like it."""
+    coder = codec.coder(16, 5)
+    codes = coder.encode(gaussian(50, 16, draw=3))
+    off = []
+    for first, second in zip(gaussian(20, 16, draw=4), gaussian(20, 16, draw=5), strict=True):
+        together = coder.score(codes, first + second)
+        off.append(np.abs(coder.score(codes, first) + coder.score(codes, second) - together).max())
+    assert isinstance(coder.codes_query, bool)
+    assert np.median(off) > 0.1 if coder.codes_query else np.max(off) < 1e-4

@@ -224,3 +224,62 @@ def test_text_that_holds_no_ks_is_refused(text, message):
 def test_ks_written_with_commas_are_read_again(ks):
     """In order, repeats kept."""
     assert parse_ks(", ".join(map(str, ks))) == tuple(ks)
+
+
+@BOTH
+def test_the_statistic_is_the_mean_and_then_not_written(config_class):
+    """The reference knows no other, and its configs have no such field; asked for by name it is left out as well."""
+    for config in (config_class(candidate_ks=(8,)), config_class(candidate_ks=(8,), statistic="mean")):
+        assert config.statistic == "mean"
+        assert "statistic" not in config.to_dict()
+    assert config_class.from_dict({"candidate_ks": [8], "statistic": "mean"}) == config_class(candidate_ks=(8,))
+
+
+@BOTH
+@pytest.mark.parametrize("statistic", ["worst", "p95"])
+def test_another_statistic_is_written_last_and_read_again(config_class, statistic):
+    """Behind the reference's fields, which stay as they are."""
+    config = config_class(candidate_ks=(8,), statistic=statistic)
+    plain = config_class(candidate_ks=(8,))
+    assert list(config.to_dict().items()) == [*plain.to_dict().items(), ("statistic", statistic)]
+    assert config_class.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert config != plain
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("statistic", "shown"),
+    [
+        ("median", "'median'"),
+        ("", "''"),
+        ("Mean", "'Mean'"),
+        ("p99", "'p99'"),
+        ("worst ", "'worst '"),
+        (None, "null"),
+        (95, "95"),
+        (True, "true"),
+        (["mean"], "a list of 1"),
+        ({}, "a JSON object of 0"),
+    ],
+)
+def test_a_statistic_of_another_name_is_refused(config_class, statistic, shown):
+    """The message has the value, and the names there are."""
+    assert refusal(config_class, statistic=statistic) == f"statistic is {shown}; expected one of mean, p95, worst"
+    with pytest.raises(ConfigError, match=r"^statistic is "):
+        config_class(candidate_ks=(8,), statistic=statistic)
+
+
+@BOTH
+@pytest.mark.parametrize("typed", ["statistics", "statistik", "statisic"])
+def test_a_statistic_typed_wrong_is_pointed_out(config_class, typed):
+    """The mean instead of the worst query would pass what should not."""
+    assert (
+        refusal(config_class, **{typed: "worst"})
+        == f"the config has an unknown field '{typed}'; did you mean 'statistic'?"
+    )
+
+
+def test_a_config_file_may_name_a_statistic():
+    """As any other field."""
+    text = b'{"candidate_ks": [8], "statistic": "worst"}'
+    assert load_captured_config(text) == CapturedReplayConfig((8,), statistic="worst")

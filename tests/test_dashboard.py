@@ -34,7 +34,7 @@ def test_a_first_visit_shows_a_verdict_on_a_sample(app):
         "|PPL delta|",
         "Top-1 agreement",
     ]
-    assert [cell.split()[1] for cell in gates["Verdict"]] == ["passes", "passes", "fails", "fails", "fails"]
+    assert [cell.split()[1].rstrip(",") for cell in gates["Verdict"]] == ["passes", "passes", "fails", "fails", "fails"]
     assert [cell.split()[0] for cell in candidates["k"]] == [str(k) for k in DEFAULT_CANDIDATE_KS]
     assert len(app.get("plotly_chart")) == 6
     assert any("not pretrained LLM PPL" in caption.value for caption in app.caption)
@@ -107,13 +107,6 @@ def test_a_faulty_upload_says_why_and_keeps_the_last_good_result(app, content, r
     assert app.session_state["receipt"] == receipt
     assert verdict(set_gates(app, **PASSING)) == "PASSED at k = 16"
     assert app.error, "the message stays as long as the faulty file does"
-
-
-def test_a_refused_upload_is_let_go(app):
-    """Only what was said about it is kept, not its bytes."""
-    upload(app, b"[]" + b" " * 1000)
-    assert app.session_state["held_upload"].content is None
-    assert "The uploaded file could not be used." in [error.value for error in app.run().error]
 
 
 def test_rows_that_no_codec_holds_are_refused_like_a_faulty_file(app):

@@ -150,10 +150,12 @@ def test_uploads_that_differ_in_one_number_are_never_mixed_up(app, measured):
     assert app.query_params["fixture"] != other.query_params["fixture"]
 
 
-def test_an_upload_is_let_go_once_it_is_replayed(app):
-    """The session holds no bytes and no rows of it, and the uploader waits for the next file."""
+def test_an_upload_is_held_on_disk_alone(app):
+    """The session holds no bytes and no rows of it in memory, and the uploader waits for the next file."""
     upload(app, SYNTHETIC.read_bytes())
-    assert app.session_state["held_upload"].content is None
+    held = app.session_state["held_upload"]
+    assert held.read() == SYNTHETIC.read_bytes()
+    assert not [value for value in vars(held).values() if isinstance(value, bytes)]
     assert uploader(app).value is None
     app.button("clear_upload").click().run()
     assert "held_upload" not in app.session_state
@@ -197,7 +199,7 @@ def held_up(monkeypatch):
     """Replays that wait before every query but the first until they may go on; the page does not wait for them."""
     may_go_on, begun = threading.Event(), threading.Event()
 
-    def slow(fixture, ks, on_query):
+    def slow(fixture, ks, on_query, *, options):
         def told(done, total):
             on_query(done, total)
             if done == 1:
@@ -205,7 +207,7 @@ def held_up(monkeypatch):
                 may_go_on.wait(60)
                 on_query(done, total)
 
-        return measure(fixture, ks, told)
+        return measure(fixture, ks, told, options=options)
 
     monkeypatch.setattr(state, "measure", slow)
     yield begun, may_go_on
@@ -254,7 +256,7 @@ def test_a_cancelled_replay_leaves_the_last_result_and_can_be_started_again(app,
 
 def test_a_job_says_what_went_wrong():
     """Faults of the work are raised where its result is asked for, at every time of asking."""
-    job = jobs.Job("key", "name", lambda on_query: on_query(1, 0) or 1 / 0)
+    job = jobs.Job("key", "name", lambda on_query: on_query(1, 0) or 1 / 0, "queries")
     job.wait(None)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):

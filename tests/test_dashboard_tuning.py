@@ -58,7 +58,7 @@ def test_a_flip_does_what_it_says(synthetic, gate):
     """Each flip, followed: what was to pass passes, what was to fail fails, and just before it nothing changes."""
     set_gates(synthetic, **PASSING)
     words = plain(gates_table(synthetic)[gate.label]["Nearest flip"])
-    number, k = float(words.split(" would")[0].split()[-1]), words.split("k = ")[1]
+    number, k = float(words.split(" would")[0].split()[-1]), words.split("k = ")[1].split()[0]
     passed = {row["k"].split()[0]: row["Verdict"] for row in synthetic.table[1].value.to_dict("records")}
     beyond = 1e-9 if gate.side == "min" else -1e-9
     moved = number if words.startswith(("raising it to", "lowering it to")) else number + beyond
@@ -70,7 +70,7 @@ def test_a_flip_does_what_it_says(synthetic, gate):
 def test_where_no_move_of_one_gate_helps_the_page_says_so(app):
     """Three gates fail at every k of the first sample; the page points to the gates from the result."""
     flips = {row["Nearest flip"] for row in gates_table(app).values()}
-    assert flips == {"no move of this gate alone flips a k"}
+    assert flips == {"none alone: other gates fail too"}
     assert "No single gate, moved, makes a candidate pass; **Gates from this result** moves them all." in markdown(app)
 
 
@@ -141,7 +141,7 @@ def test_a_gate_that_is_off_cannot_fail_and_the_page_says_so(synthetic):
     assert "|PPL delta| is off and cannot fail" in markdown(synthetic)
     row = gates_table(synthetic)["|PPL delta|"]
     assert (row["Asked for"], row["Verdict"]) == ("off", "off")
-    assert plain(row["Nearest flip"]).startswith("switched on and below 5.2")
+    assert plain(row["Nearest flip"]).startswith("set below 5.2")
     assert b'"gates_off": [\n      "max_ppl_delta"\n    ]' in synthetic.session_state["receipt"]
     assert "--max-ppl-delta=1.7976931348623157e+308" in synthetic.code[1].value
     synthetic.checkbox("max_ppl_delta_on").check().run()

@@ -252,7 +252,7 @@ def test_a_hover_text_reads_as_sentences(charts):
     """Value, gate, margin and what the k fails at; on the line and on the candidates."""
     sentences = [
         "With k = 8, Output cosine is 0.671322.",
-        "It fails its gate, 0.0586778 short.",
+        "It fails its gate, 0.0586778 too low.",
         "This k fails at Output cosine.",
     ]
     chart = charts["output_cosine_mean"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from polykv_core import (
     GATES,
     METRICS,
+    STATISTICS,
     CandidateReplayMetrics,
     CapturedMeasurement,
     CapturedReplayConfig,
@@ -194,3 +195,121 @@ def test_a_gate_that_is_off_is_failed_by_no_metric(value):
         assert not gate.check(candidate(**{gate.metric: math.nan}), config).passed
         assert gates_off(config) == [gate.threshold]
     assert gates_off(CONFIG) == []
+
+
+CATASTROPHIC = np.array([[0.99, 0.95]] * 9 + [[-1.0, 0.9]])
+
+
+def several(**columns):
+    """A measurement of some queries at ks 1, 2, ...: the given columns [query, k], perfect ones otherwise."""
+    shape = next(iter(columns.values())).shape
+    perfect = {"cosine": 1.0, "mse": 0.0, "kl": 0.0, "nll_compressed": 0.5}
+    queries = QueryMetrics(
+        **{name: columns.get(name, np.full(shape, value)) for name, value in perfect.items()},
+        nll_exact=np.full((shape[0], 1), 0.5),
+        top1_same=columns.get("top1_same", np.ones(shape, dtype=bool)),
+        decoded_values=np.ones(shape, dtype=np.int64),
+        rows=np.full(shape[0], 64),
+    )
+    return CapturedMeasurement(tuple(range(1, shape[1] + 1)), queries, "model", "sha256:0", ("odd",))
+
+
+def test_one_catastrophic_query_passes_by_the_mean_and_fails_by_the_worst():
+    """Nine queries at 0.99 and one at -1 have a mean of 0.791; the statistic that the config names is judged."""
+    measurement = several(cosine=CATASTROPHIC[:, :1])
+    mean = judge(measurement, CapturedReplayConfig((1,)))
+    worst = judge(measurement, CapturedReplayConfig((1,), statistic="worst"))
+    assert (mean.passed, mean.metrics.output_cosine_mean) == (True, pytest.approx(0.791))
+    assert (worst.passed, worst.metrics.output_cosine_mean) == (False, -1.0)
+    assert worst.blockers == ("output_cosine_mean (worst over queries) -1.0000 < 0.7500",)
+
+
+def test_another_k_may_be_selected_by_another_statistic():
+    """The mean takes the first k, the worst query only the second."""
+    measurement = several(cosine=CATASTROPHIC)
+    selected = {
+        name: judge(measurement, CapturedReplayConfig((1, 2), statistic=name)).selected_candidate_k
+        for name in ("mean", "worst")
+    }
+    assert selected == {"mean": 1, "worst": 2}
+
+
+@pytest.mark.parametrize("statistic", ["worst", "p95"])
+def test_blockers_name_the_statistic(statistic):
+    """Behind the metric, whatever the gate; by the mean they are the reference's words."""
+    config = CapturedReplayConfig((8,), statistic=statistic)
+    failing = {"output_cosine_mean": -0.5, "ppl_proxy_delta": -1.5, "top1_agreement": 0.0}
+    assert blockers(config, **failing) == [
+        f"output_cosine_mean ({statistic} over queries) -0.5000 < 0.7500",
+        f"abs(ppl_proxy_delta) ({statistic} over queries) 1.5000 > 1.0000",
+        f"top1_agreement ({statistic} over queries) 0.0000 < 0.2500",
+    ]
+    assert [text.replace(f" ({statistic} over queries)", "") for text in blockers(config, **failing)] == blockers(
+        **failing
+    )
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_a_query_that_is_not_a_number_fails_by_every_statistic(statistic):
+    """One in forty is enough, though 95 % of them keep to the threshold."""
+    values = np.zeros((40, 1))
+    values[3] = math.nan
+    receipt = judge(several(mse=values), CapturedReplayConfig((1,), statistic=statistic))
+    assert not receipt.passed
+    assert receipt.blockers[0].startswith("output_mse_mean ")
+    assert receipt.blockers[0].endswith(" NaN > 0.2500")
+
+
+def test_the_p95_forgives_one_query_in_forty_but_not_four():
+    """That is what it is for."""
+    for lost, passed in ((1, True), (4, False)):
+        values = np.zeros((40, 1))
+        values[:lost] = 9.0
+        config = CapturedReplayConfig((1,), statistic="p95")
+        assert judge(several(mse=values), config).passed is passed
+
+
+def test_a_measurement_by_another_statistic_leaves_the_first_as_it_was():
+    """Same queries, ks, model and warnings; only the metrics are summed up in another way."""
+    measurement = several(cosine=CATASTROPHIC)
+    before = {name: values.copy() for name, values in measurement.metrics.items()}
+    worst = measurement.by("worst")
+    assert worst.metrics["output_cosine_mean"].tolist() == [-1.0, 0.9]
+    assert (measurement.statistic, worst.statistic) == ("mean", "worst")
+    assert {name: values.tolist() for name, values in measurement.metrics.items()} == {
+        name: values.tolist() for name, values in before.items()
+    }
+    assert isinstance(worst, CapturedMeasurement)
+    assert worst.queries is measurement.queries
+    for name in ("candidate_ks", "model_id", "fixture_digest", "warnings", "options"):
+        assert getattr(worst, name) == getattr(measurement, name)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("other", STATISTICS)
+def test_asking_for_a_statistic_twice_is_asking_once(statistic, other):
+    """Asked again it is the same object; by way of another one the same numbers."""
+    measurement = several(cosine=CATASTROPHIC)
+    once = measurement.by(statistic)
+    assert once.by(statistic) is once
+    again = measurement.by(other).by(statistic)
+    for name, values in once.metrics.items():
+        assert again.metrics[name].tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("kept", STATISTICS)
+def test_the_config_s_statistic_is_judged_whatever_the_measurement_is_kept_by(kept):
+    """A measurement that is looked at by the worst query is still judged by the mean where the config says so."""
+    measurement = several(cosine=CATASTROPHIC)
+    for statistic in STATISTICS:
+        config = CapturedReplayConfig((1, 2), statistic=statistic)
+        assert judge(measurement.by(kept), config) == judge(measurement, config)
+
+
+@given(cosines=st.lists(st.floats(-1, 1), min_size=1, max_size=30), threshold=st.floats(-1, 1))
+def test_the_worst_passes_only_where_every_query_would_alone(cosines, threshold):
+    """The verdict of the worst is that of each query by itself, all together."""
+    config = CapturedReplayConfig((1,), min_output_cosine=threshold, statistic="worst")
+    together = judge(several(cosine=np.array(cosines)[:, None]), config).passed
+    alone = [judge(several(cosine=np.array([[value]])), config).passed for value in cosines]
+    assert together is all(alone)

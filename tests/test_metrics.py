@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from polykv_core import METRICS
+from polykv_core import METRICS, STATISTICS
 from polykv_core.metrics import QueryMetrics, argmax_last, cosine, kl_divergence, mse, nll
 
 entries = st.floats(-100.0, 100.0, width=32)
@@ -193,3 +193,137 @@ def test_a_cosine_stays_within_its_bounds():
     opposite = np.array([cosine(output, -output[None])[0] for output in outputs])
     assert opposite.min() >= -1.0
     assert opposite.max() < -0.999999
+
+
+numbers_of_queries = arrays(
+    np.float64, st.tuples(st.integers(1, 45), st.integers(1, 3)), elements=st.floats(-1e6, 1e6, allow_subnormal=False)
+)
+DIRECTIONS = {
+    "output_cosine_mean": "higher",
+    "output_mse_mean": "lower",
+    "kl_divergence_mean": "lower",
+    "top1_agreement": "higher",
+    "ppl_proxy_delta": "zero",
+}
+SUMMED = pytest.mark.parametrize("name", DIRECTIONS)
+METRIC = {metric.name: metric for metric in METRICS}
+
+
+def measured_as(name, values):
+    """Queries whose own value of this metric is `values`, or near it where it is an exponential's; and that value."""
+    count = len(values)
+    counts = {"decoded_values": np.ones(values.shape, np.int64), "rows": np.ones(count, np.int64)}
+    blank = dict.fromkeys(("cosine", "mse", "kl", "nll_compressed"), np.zeros(values.shape))
+    blank |= {"top1_same": np.zeros(values.shape, bool), "nll_exact": np.zeros((count, 1))}
+    field = {"output_cosine_mean": "cosine", "output_mse_mean": "mse", "kl_divergence_mean": "kl"}.get(name)
+    if field:
+        given = {field: values}
+    elif name == "top1_agreement":
+        values = values > 0.0
+        given = {"top1_same": values}
+    else:
+        losses = np.abs(values) % 20.0
+        given = {"nll_compressed": losses, "nll_exact": np.full((count, 1), 3.0)}
+        values = np.exp(losses) - np.exp(3.0)
+    return QueryMetrics(**{**blank, **counts, **given}), values.astype(np.float64)
+
+
+def worst_first(name, column):
+    """One k's values from the worst to the best, in Python's own floats; distances from 0 where that is the best."""
+    sizes = [abs(value) for value in column.tolist()] if DIRECTIONS[name] == "zero" else column.tolist()
+    return sorted(sizes, reverse=DIRECTIONS[name] != "higher")
+
+
+@SUMMED
+@given(values=numbers_of_queries)
+def test_the_worst_is_the_worst_query_s_own_value(name, values):
+    """The smallest where higher is better, the largest where lower is, the farthest where 0 is; at each k its own."""
+    queries, values = measured_as(name, values)
+    found = METRIC[name].over(queries, "worst")
+    assert found.tolist() == [worst_first(name, column)[0] for column in values.T]
+
+
+@SUMMED
+@given(values=numbers_of_queries)
+def test_the_p95_is_what_95_of_100_queries_keep_to(name, values):
+    """Interpolated between the queries on either side of the last 5 %, counted from the worst end."""
+    queries, values = measured_as(name, values)
+    found = METRIC[name].over(queries, "p95").tolist()
+    for value, column in zip(found, values.T, strict=True):
+        ordered = worst_first(name, column)
+        place = 0.05 * (len(ordered) - 1)
+        before = min(int(place), len(ordered) - 1)
+        after = min(before + 1, len(ordered) - 1)
+        expected = ordered[before] + (ordered[after] - ordered[before]) * (place - before)
+        assert value == pytest.approx(expected, rel=1e-9, abs=1e-6 * max(map(abs, ordered)) + 1e-300)
+
+
+@SUMMED
+def test_a_percentile_is_read_off_21_queries(name):
+    """With 21 of them exactly one is beyond: the p95 is the second worst, in the metric's own direction."""
+    values = np.random.default_rng(0).permutation(np.arange(1.0, 22.0))[:, None] / 4.0
+    queries, values = measured_as(name, values)
+    expected = worst_first(name, values[:, 0])[1]
+    assert METRIC[name].over(queries, "p95").tolist() == pytest.approx([expected], rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@given(values=numbers_of_queries)
+def test_without_a_statistic_a_metric_is_the_reference_s(metric, values):
+    """Bit for bit the mean, summed in the queries' order; asked for by name or not."""
+    queries, _ = measured_as("ppl_proxy_delta", values)
+    expected = metric.over_queries(queries)
+    assert metric.over(queries).tobytes() == metric.over(queries, "mean").tobytes() == expected.tobytes()
+    if metric.name == "top1_agreement" or metric.per_query is None or metric.name == "ppl_proxy_delta":
+        return
+    totals = [0.0] * values.shape[1]
+    for row in metric.per_query(queries).tolist():
+        totals = [total + value for total, value in zip(totals, row, strict=True)]
+    assert expected.tolist() == [total / len(values) for total in totals]
+
+
+@pytest.mark.parametrize("statistic", ["worst", "p95"])
+def test_what_says_nothing_of_one_query_stays_as_it_is(statistic):
+    """Both perplexities and the decode reduction; all others have a value for each query, and follow the statistic."""
+    found = queries(nll_compressed=np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    alone = {metric.name for metric in METRICS if metric.per_query is None}
+    assert alone == {"ppl_proxy_exact", "ppl_proxy_compressed", "decode_reduction"}
+    assert {metric.name for metric in METRICS} - alone == set(DIRECTIONS)
+    for name in alone:
+        np.testing.assert_array_equal(METRIC[name].over(found, statistic), METRIC[name].over(found))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@SUMMED
+@given(values=arrays(np.float64, (1, 3), elements=st.floats(-1e6, 1e6)))
+def test_of_a_single_query_every_statistic_is_its_own_value(name, statistic, values):
+    """But for the sign of what should be 0, where the worst is a distance."""
+    queries, values = measured_as(name, values)
+    found = METRIC[name].over(queries, statistic)
+    np.testing.assert_allclose(np.abs(found), np.abs(values[0]), rtol=1e-12)
+    if DIRECTIONS[name] != "zero":
+        np.testing.assert_allclose(found, values[0], rtol=1e-12)
+
+
+@SUMMED
+@given(values=numbers_of_queries)
+def test_no_statistic_is_better_than_a_stricter_one(name, values):
+    """The worst is no better than the p95, and that no better than the best query."""
+    queries, values = measured_as(name, values)
+    worst, p95 = (METRIC[name].over(queries, statistic) for statistic in ("worst", "p95"))
+    best = np.array([worst_first(name, column)[-1] for column in values.T])
+    better = 1.0 if DIRECTIONS[name] == "higher" else -1.0
+    slack = 1e-9 * np.abs(values).max()
+    assert (better * worst <= better * p95 + slack).all()
+    assert (better * p95 <= better * best + slack).all()
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("name", ["output_cosine_mean", "output_mse_mean", "kl_divergence_mean"])
+def test_a_query_that_is_not_a_number_spoils_every_statistic(name, statistic):
+    """It is never sorted away to where a percentile does not look; the other ks are as they were."""
+    values = np.full((40, 2), 0.5)
+    values[7, 0] = np.nan
+    found = METRIC[name].over(measured_as(name, values)[0], statistic)
+    assert np.isnan(found[0])
+    assert found[1] == pytest.approx(0.5)

@@ -5,19 +5,28 @@ import math
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import GOLDEN, changed, encoded, fixture_fields, read_golden, refused_with
+from support import GOLDEN, changed, encoded, fixture_fields, read_golden, refused_with, stored
 
 from polykv_core import (
+    REFERENCE,
     CapturedReplayConfig,
     CapturedReplayReceipt,
+    ExactCodec,
+    FibQuant,
     ModelReplayReceipt,
     PolyKvError,
     ReceiptError,
+    ReplayOptions,
+    TurboQuant,
     load_fixture,
+    load_model_case,
+    measure,
     run_captured_model_replay,
+    run_model_case,
 )
 
 GOLDEN_RECEIPT = read_golden(GOLDEN / "captured" / "d8_unscaled" / "receipt.json")
@@ -231,3 +240,190 @@ def test_any_other_value_anywhere_is_read_or_refused(receipt_class, fields, data
     mutated = changed(fields, *path, to=data.draw(odd_values))
     refused = refused_with(PolyKvError, lambda: receipt_class.from_json(json.dumps(mutated)))
     assert refused is None or refused.isprintable()
+
+
+OPTIONS = {
+    "scale": {"attention_scale": 0.25},
+    "root": {"attention_scale": "inverse_sqrt_head_dim"},
+    "query": {"query_coding": "exact"},
+    "pool": {"pool_codec": "exact"},
+    "shell": {"shell_codec": "turbo_12bit_p64"},
+    "all": {
+        "attention_scale": 0.25,
+        "query_coding": "exact",
+        "pool_codec": "fib_k4_n64",
+        "shell_codec": "exact",
+    },
+}
+FIXTURE = load_fixture(encoded(fixture_fields()))
+CAPTURED_SCHEMA = "poly_kv_captured_model_replay_v1"
+MODEL_SCHEMA = "poly_kv_model_replay_receipt_v1"
+OTHER_STATISTICS = pytest.mark.parametrize("statistic", ["worst", "p95"])
+
+
+def shape_of(value):
+    """The names of a JSON value's fields, in order, all the way down; the first of a list's objects stands for all."""
+    if isinstance(value, list) and value:
+        return shape_of(value[0])
+    return [(name, shape_of(inner)) for name, inner in value.items()] if isinstance(value, dict) else None
+
+
+@pytest.mark.parametrize("options", [{}, {"options": ReplayOptions()}], ids=["none", "defaults"])
+def test_a_receipt_of_the_reference_s_replay_has_its_fields_and_no_others(options):
+    """Neither provenance nor statistic: names and order are the golden receipt's, and so is the schema."""
+    folder = GOLDEN / "captured" / "d8_unscaled"
+    config = CapturedReplayConfig.from_dict(read_golden(folder / "config.json"))
+    receipt = run_captured_model_replay(load_fixture(stored(folder / "fixture.json")), config, **options)
+    fields = json.loads(receipt.to_json())
+    assert shape_of(fields) == shape_of(GOLDEN_RECEIPT)
+    assert fields["schema_version"] == GOLDEN_RECEIPT["schema_version"] == CAPTURED_SCHEMA
+    assert fields["config"] == GOLDEN_RECEIPT["config"]
+
+
+def test_defaults_spelled_out_write_the_same_bytes():
+    """Nobody sees from a receipt that the reference's own values were asked for by name."""
+    options = ReplayOptions("reference", "compressed", "fib_k4_n32", "turbo_8bit")
+    config = CapturedReplayConfig((2, 6), statistic="mean")
+    assert run_captured_model_replay(FIXTURE, config, options).to_json() == RECEIPT.to_json()
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_receipt_says_what_was_not_the_reference_s(options):
+    """Another schema, the options that differ and no others in `provenance`, and all else in its place."""
+    receipt = run_captured_model_replay(FIXTURE, CapturedReplayConfig((2, 6)), ReplayOptions(**options))
+    fields = json.loads(receipt.to_json())
+    assert fields["schema_version"] == f"{CAPTURED_SCHEMA}_with_options"
+    assert fields.pop("provenance") == {"options": options}
+    assert shape_of(fields) == shape_of(FIELDS)
+    assert fields["config"] == FIELDS["config"]
+
+
+@OTHER_STATISTICS
+def test_a_receipt_says_which_statistic_was_held_against_the_gates(statistic):
+    """In its config, last; the schema is another one, and no option is spoken of."""
+    receipt = run_captured_model_replay(FIXTURE, CapturedReplayConfig((2, 6), statistic=statistic))
+    fields = json.loads(receipt.to_json())
+    assert fields["schema_version"] == f"{CAPTURED_SCHEMA}_with_options"
+    assert list(fields["config"].items()) == [*FIELDS["config"].items(), ("statistic", statistic)]
+    assert "provenance" not in fields
+    assert CapturedReplayReceipt.from_json(receipt.to_json()) == receipt
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_receipt_with_options_survives_the_round_trip(options):
+    """Read back it is equal, its options and statistic included, and writes the same bytes again."""
+    config = CapturedReplayConfig((2, 6), max_kl_divergence=OFF["max_kl_divergence"], statistic="worst")
+    receipt = run_captured_model_replay(FIXTURE, config, ReplayOptions(**options))
+    again = CapturedReplayReceipt.from_json(receipt.to_json())
+    assert again == receipt
+    assert again.options == ReplayOptions(**options)
+    assert again.config.statistic == "worst"
+    assert again.to_json() == receipt.to_json()
+    assert json.loads(again.to_json())["provenance"] == {"gates_off": ["max_kl_divergence"], "options": options}
+
+
+@given(
+    scale=st.one_of(st.sampled_from(["reference", "inverse_sqrt_head_dim"]), st.floats(1e-37, 1e38)),
+    coding=st.sampled_from(["compressed", "exact"]),
+    pool=st.builds(FibQuant, st.sampled_from([4, 8]), st.integers(2, 4096)),
+    shell=st.one_of(st.just(ExactCodec()), st.builds(TurboQuant, st.integers(2, 16), st.integers(1, 999_999))),
+)
+def test_any_options_survive_in_a_receipt(scale, coding, pool, shell):
+    """Also a scale of many digits, and every setting of a codec."""
+    receipt = replace(RECEIPT, options=ReplayOptions(scale, coding, pool, shell))
+    assert CapturedReplayReceipt.from_json(receipt.to_json()) == receipt
+
+
+def test_receipts_that_differ_in_their_options_alone_are_not_equal():
+    """Else a replay without compression could be taken for one with."""
+    assert replace(RECEIPT, options=ReplayOptions(pool_codec="exact")) != RECEIPT
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (None, "the options is null; expected a JSON object"),
+        ([], "the options is a list of 0; expected a JSON object"),
+        ("exact", "the options is 'exact'; expected a JSON object"),
+        ({"attention_scale": 0}, "attention_scale is 0.0; expected a positive number"),
+        ({"attention_scale": None}, "attention_scale is null; expected a number"),
+        ({"attention_scale": "half"}, "attention_scale is 'half'; expected reference, inverse_sqrt_head_dim or"),
+        ({"query_coding": "none"}, "query_coding is 'none'; expected one of compressed, exact"),
+        ({"pool_codec": "zip"}, "pool_codec: no codec is called 'zip'"),
+        ({"shell_codec": "turbo_1bit"}, "shell_codec: turbo_quant with 1 bits"),
+        ({"shell_codec": 8}, "shell_codec is 8; expected a codec, or the id of one"),
+        ({"atention_scale": 1.0}, "the options has an unknown field 'atention_scale'; did you mean 'attention_scale'?"),
+    ],
+)
+def test_a_receipt_whose_options_are_faulty_is_refused(options, message):
+    """As a ReceiptError that names the place; a receipt misread as the reference's would be worse."""
+    with pytest.raises(ReceiptError) as refused:
+        CapturedReplayReceipt.from_json(json.dumps({**FIELDS, "provenance": {"options": options}}))
+    assert str(refused.value).startswith(f"the receipt, provenance: {message}")
+
+
+@pytest.mark.parametrize("statistic", ["median", None, 1, ["worst"]])
+@pytest.mark.parametrize(
+    ("receipt_class", "fields"),
+    [(CapturedReplayReceipt, FIELDS), (ModelReplayReceipt, MODEL_RECEIPT)],
+    ids=["captured", "model"],
+)
+def test_a_receipt_whose_statistic_is_faulty_is_refused(receipt_class, fields, statistic):
+    """The place is its config."""
+    with pytest.raises(ReceiptError, match=r"^the receipt, config: statistic is .*; expected one of mean, p95, worst$"):
+        receipt_class.from_json(json.dumps({**fields, "config": {**fields["config"], "statistic": statistic}}))
+
+
+@pytest.mark.parametrize("provenance", [None, [], "by hand", 1, {}, {"tool": "other"}])
+def test_a_receipt_that_tells_of_no_options_has_the_reference_s(provenance):
+    """Whatever else another program may write under that name."""
+    receipt = CapturedReplayReceipt.from_json(json.dumps({**FIELDS, "provenance": provenance}))
+    assert receipt == RECEIPT
+    assert receipt.options == REFERENCE
+
+
+@given(data=st.data())
+def test_any_other_value_in_a_receipt_s_options_is_read_or_refused(data):
+    """With one of them, or all, replaced it reads, or raises PolyKvError, nothing else."""
+    fields = {**FIELDS, "provenance": {"options": OPTIONS["all"]}}
+    path = ("provenance", "options", data.draw(st.sampled_from(list(OPTIONS["all"]))))
+    mutated = changed(fields, *path[: data.draw(st.integers(2, 3))], to=data.draw(odd_values))
+    refused = refused_with(PolyKvError, lambda: CapturedReplayReceipt.from_json(json.dumps(mutated)))
+    assert refused is None or refused.isprintable()
+
+
+@OTHER_STATISTICS
+def test_a_model_receipt_says_which_statistic_was_held_against_the_gates(statistic):
+    """As a captured one: another schema, the statistic last in its config, and the round trip keeps both."""
+    case = load_model_case(stored(GOLDEN / "model" / "one_layer_two_heads" / "case.json"))
+    plain = run_model_case(case)
+    receipt = run_model_case(replace(case, config=replace(case.config, statistic=statistic)))
+    fields = json.loads(receipt.to_json())
+    assert plain.schema_version == MODEL_SCHEMA
+    assert fields["schema_version"] == f"{MODEL_SCHEMA}_with_options"
+    assert list(fields["config"].items()) == [*plain.config.to_dict().items(), ("statistic", statistic)]
+    assert shape_of({**fields, "config": plain.config.to_dict()}) == shape_of(json.loads(plain.to_json()))
+    for strict, mean in zip(receipt.candidate_results, plain.candidate_results, strict=True):
+        assert strict.output_cosine_mean < mean.output_cosine_mean
+        assert strict.ppl_proxy_compressed == mean.ppl_proxy_compressed
+    assert ModelReplayReceipt.from_json(receipt.to_json()) == receipt
+
+
+def test_a_model_receipt_by_the_mean_has_the_reference_s_fields_and_no_others():
+    """Names and order are the golden receipt's."""
+    case = load_model_case(stored(GOLDEN / "model" / "one_layer_two_heads" / "case.json"))
+    assert shape_of(json.loads(run_model_case(case).to_json())) == shape_of(MODEL_RECEIPT)
+
+
+def test_a_receipt_s_metrics_are_those_of_its_statistic():
+    """Each gated one is the worst query's; counts and perplexities are as ever."""
+    config = CapturedReplayConfig((2,), statistic="worst")
+    queries = measure(FIXTURE, (2,)).queries
+    found = run_captured_model_replay(FIXTURE, config).metrics
+    plain = run_captured_model_replay(FIXTURE, CapturedReplayConfig((2,))).metrics
+    assert found.output_cosine_mean == queries.cosine.min()
+    assert found.output_mse_mean == queries.mse.max()
+    assert found.kl_divergence_mean == queries.kl.max()
+    assert found.ppl_proxy_delta == abs(np.exp(queries.nll_compressed) - np.exp(queries.nll_exact)).max()
+    for name in ("query_count", "ppl_proxy_exact", "ppl_proxy_compressed", "decoded_values_total", "decode_reduction"):
+        assert getattr(found, name) == getattr(plain, name)

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import annotations_unchecked, gaussian
 
-from polykv_core import CacheError, CodecError, ExactCodec, KvTensorShape, SharedKVPool
+from polykv_core import (
+    CODECS,
+    CacheError,
+    CodecError,
+    ExactCodec,
+    FibQuant,
+    KvTensorShape,
+    SharedKVPool,
+    TurboQuant,
+)
 
 SHAPE = KvTensorShape(num_layers=2, num_kv_heads=3, head_dim=8)
 
@@ -153,3 +162,48 @@ def test_a_tier_without_rows_is_refused_whatever_its_shape_claims():
     """The refusal comes before anything is done for each of a thousand billion layers."""
     with pytest.raises(CacheError, match=r"^the pool has no rows; a replay needs rows in both tiers$"):
         SharedKVPool.build(np.zeros((0, 16), np.float32), KvTensorShape(10**12, 1, 8), 5)
+
+
+def one_head(codec, tokens=7):
+    """A tier of one layer and head of size 8."""
+    return SharedKVPool.build(gaussian(tokens, 16), KvTensorShape(1, 1, 8), 5, codec=codec).tier
+
+
+@pytest.mark.parametrize("codec", [FibQuant(), FibQuant(4, 64)], ids=lambda codec: codec.id)
+def test_an_exact_query_is_held_against_decoded_keys(codec):
+    """Where the codec codes the query: the sum, in order and in float32, of each decoded key times the query."""
+    tier, query = one_head(codec), gaussian(1, 8, draw=1)[0]
+    total = np.zeros(7, dtype=np.float32)
+    for column, entry in zip(tier.keys(0, 0).T, query, strict=True):
+        total = total + column * entry
+    found = tier.scores(0, 0, query, exact_query=True)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, total)
+    assert not np.array_equal(found, tier.scores(0, 0, query))
+
+
+@pytest.mark.parametrize("codec", [TurboQuant(), TurboQuant(4, 8), ExactCodec()], ids=lambda codec: codec.id)
+def test_an_exact_query_is_what_other_codecs_take_anyway(codec):
+    """Their score is the same, to the last bit."""
+    tier, query = one_head(codec), gaussian(1, 8, draw=1)[0]
+    assert tier.scores(0, 0, query, exact_query=True).tobytes() == tier.scores(0, 0, query).tobytes()
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.id)
+def test_a_query_is_compressed_unless_it_is_said_not_to_be(codec):
+    """The default is the coder's own score, as the reference's."""
+    tier, query = one_head(codec), gaussian(1, 8, draw=1)[0]
+    own = tier.coder.score(tier.coder.encode(gaussian(7, 16)[:, :8]), query)
+    assert tier.scores(0, 0, query).tobytes() == tier.scores(0, 0, query, exact_query=False).tobytes() == own.tobytes()
+
+
+def test_an_exact_query_of_extreme_size_scores_without_a_warning():
+    """What is beyond float32 is infinite, as in every other score."""
+    found = one_head(FibQuant()).scores(0, 0, np.full(8, 3e38, np.float32), exact_query=True)
+    assert not np.isfinite(found).all()
+
+
+def test_a_layer_or_head_that_is_not_there_is_refused_with_an_exact_query_too():
+    """By the same words."""
+    with pytest.raises(CacheError, match=r"^head is 1; the pool has 1, counted from 0$"):
+        one_head(FibQuant()).scores(0, 1, np.ones(8, np.float32), exact_query=True)

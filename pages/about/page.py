@@ -33,6 +33,14 @@ _TERMS = {
     "Smallest passing k": "The smallest of all ks, candidate or not, that passes every gate. It is no part of the "
     "receipt. Where a curve turns back, a larger k may fail again.",
     "Blockers": "The gates that fail at the selected k, each with its value and threshold. Without any, it passed.",
+    "Margin and tightest gate": "A margin is how far a value is inside its threshold. The tightest gate is the one "
+    "whose margin is the smallest share of its threshold: metrics have different units.",
+    "95 % interval": "Where a metric would lie with other queries, by resampling those there are (bootstrap). A gate "
+    "inside the interval could as well have gone the other way.",
+    "Loss ladder": "On the Explain page: the replay with one step after the other made as it makes it. The loss is the "
+    "distance from a metric's best value; what a stage adds is what its step costs.",
+    "Reference": "The Rust crate poly-kv, which this replay agrees with. Replay options depart from it, and a receipt "
+    "made with any of them says so.",
     "Receipt": "The verdict as JSON: thresholds, every candidate with its metrics, the selected k, the blockers, and "
     "what is not claimed. Whoever has the same file gets the same receipt.",
     "Decode reduction": "Value rows there are, divided by value rows read. All keys are still scored.",
@@ -45,9 +53,9 @@ Most models divide scores by $\sqrt{d}$ before the softmax. The replay, like its
 """
 _NO_SCALE_MEANS = r"""
 So its attention is sharper than the model's, and a few rows get nearly all the weight. On a head that was captured with
-$1/\sqrt{d}$ the replay cannot reach cosine 1, not even with nothing compressed. `polykv inspect FIXTURE` prints the
-cosine both ways. A capture that stores $q/\sqrt{d}$ as its query makes the scores the model's own; the receipt then
-judges compression alone.
+$1/\sqrt{d}$ the replay cannot reach cosine 1, not even with nothing compressed. The Explain page says what that costs,
+and the replay option "Attention scale" divides. Or capture $q/\sqrt{d}$ as the query: the scores are then the model's
+own, and the receipt judges compression alone.
 """
 
 _SEEDS = """
@@ -137,5 +145,5 @@ for title, boundary in (("Replay", CAPTURED_CLAIM_BOUNDARY), ("Model replay", MO
         st.text(boundary)
 st.markdown(
     "Nor is a KL divergence near that of the *uncompressed* captured output a fault of compression: logits of a whole "
-    "model held against one head differ by themselves. `polykv inspect FIXTURE` prints that figure."
+    "model held against one head differ by themselves. The Explain page names that floor."
 )

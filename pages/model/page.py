@@ -13,7 +13,7 @@ screen = model_state.screen(asked, choice)
 
 with result:
     jobs.draw(model_state.JOB)
-    model_case.draw_notices(screen)
+    model_case.draw_notices(screen, waiting=asked is None)
     if screen.shown is None:
         st.title("Model replay", anchor=False)
         st.markdown("Choose a case below, and its verdict appears here.")
@@ -31,7 +31,7 @@ with result:
     with case:
         model_case.draw_facts(screen.shown)
 
-gates.draw(receipt)
+gates.draw(receipt, curve)
 
 st.header("How each candidate does", anchor=False)
 stem = model_case.stem(screen.shown)
@@ -39,7 +39,7 @@ gallery.draw(figures.charts(receipt, curve, log=choice.log, log_k=choice.log_k, 
 
 st.header("All candidates", anchor=False)
 verdict.draw_candidates(receipt)
-gallery.draw_numbers(curve)
+gallery.draw_numbers(receipt, curve)
 
 st.header("Take it away", anchor=False)
 model_case.draw_exports(screen.shown)

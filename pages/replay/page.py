@@ -7,6 +7,7 @@ from pages.ui import (
     downloads,
     exports,
     figures,
+    findings,
     gallery,
     gates,
     jobs,
@@ -30,10 +31,13 @@ if screen.shown is not None:
         reasons, fixture = st.columns([5, 4], gap="medium")
     with reasons:
         verdict.draw_reasons(receipt, curve)
-        downloads.draw_receipt(receipt, f"{exports.stem(screen.shown)}.json", "receipt")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            downloads.draw_receipt(receipt, f"{exports.stem(screen.shown)}.json", "receipt")
+            st.page_link("pages/explain/page.py", label="Why? Take it apart", icon=":material/troubleshoot:")
+        findings.draw(screen.shown.findings)
     with fixture:
         verdict.draw_fixture(source, receipt.config.candidate_ks)
-    gates.draw(receipt)
+    gates.draw(receipt, curve)
 
     st.header("How each candidate does", anchor=False)
     charts = figures.charts(
@@ -43,7 +47,7 @@ if screen.shown is not None:
 
     st.header("All candidates", anchor=False)
     verdict.draw_candidates(receipt)
-    gallery.draw_numbers(curve)
+    gallery.draw_numbers(receipt, curve)
 
     st.header("Take it away", anchor=False)
-    exports.draw(screen.shown, controls.link())
+    exports.draw(screen.shown, controls.link(receipt.config.candidate_ks))

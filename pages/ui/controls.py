@@ -3,11 +3,13 @@
 The URL says whatever is not as it was at first, so that a reload or a shared link brings the same screen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
-from pages.ui import links, model_inputs, tuning, uploads
+from pages.ui import links, model_inputs, replay_options, settings, tuning, uploads
 from pages.ui.figures import Export
 from pages.ui.samples import SAMPLES, Sample
 from pages.ui.uploads import Upload
@@ -24,7 +26,8 @@ class Choice:
     sample: Sample
     upload: Upload | None
     ks_text: str
-    thresholds: dict[str, float]
+    gates: dict[str, Any]
+    options: dict[str, str]
     log: bool | None
     log_k: bool | None
     picture: Export
@@ -44,12 +47,16 @@ def draw(*, with_fixture: bool) -> None:
     st.subheader("Candidates", anchor=False)
     st.text_input(
         "Candidate ks",
-        value=tuning.KS_TEXT,
-        key=tuning.KS,
-        max_chars=tuning.LONGEST_KS,
+        value=settings.KS_TEXT,
+        key=settings.KS,
+        max_chars=settings.LONGEST_KS,
         help="How many rows to read, in the order of preference. The first that passes every gate is selected.",
     )
     tuning.draw()
+    options = st.container()
+    if with_fixture:
+        with options:
+            replay_options.draw()
     with st.expander("Charts"):
         st.segmented_control("Value axes", list(_LOG), default="Auto", key=_AXES)
         st.segmented_control("k axis", list(_LOG), default="Auto", key=_K_AXIS)
@@ -69,22 +76,24 @@ def choice() -> Choice:
     return Choice(
         sample=_sample(),
         upload=uploads.held(),
-        ks_text=st.session_state[tuning.KS],
-        thresholds=tuning.thresholds(),
+        ks_text=st.session_state[settings.KS],
+        gates=settings.gates(),
+        options=replay_options.chosen(),
         log=_LOG.get(st.session_state[_AXES]),
         log_k=_LOG.get(st.session_state[_K_AXIS]),
         picture=_PICTURES.get(st.session_state[_PICTURE], "svg"),
     )
 
 
-def link() -> str:
-    """The address that brings what is on screen."""
-    return links.link(_sample().file_name, tuning.in_link())
+def link(ks: Sequence[int]) -> str:
+    """The address that brings what is on screen, at the ks that are in force."""
+    in_force = {settings.KS: ", ".join(map(str, ks))}
+    return links.link(_sample().file_name, settings.in_link() | in_force | replay_options.in_url())
 
 
 def untouched() -> bool:
     """Whether somebody has just arrived: everything is as it was at first."""
-    return _sample() is SAMPLES[0] and uploads.held() is None and tuning.untouched()
+    return _sample() is SAMPLES[0] and uploads.held() is None and settings.untouched() and not replay_options.in_url()
 
 
 def _seed() -> None:
@@ -96,10 +105,11 @@ def _seed() -> None:
     axes, pictures = {name: name for name in _LOG}, {name: name for name in _PICTURES}
     options = {_SAMPLE: named, _AXES: axes, _K_AXIS: axes, _PICTURE: pictures}
     chosen = {key: names[texts[key]] for key, names in options.items() if texts.get(key) in names}
-    taken = chosen | tuning.from_url(texts) | model_inputs.from_url(texts)
-    for key, value in ({_SAMPLE: SAMPLES[0].file_name} | taken).items():
+    taken = chosen | settings.from_url(texts) | replay_options.from_url(texts) | model_inputs.from_url(texts)
+    for key, value in ({_SAMPLE: SAMPLES[0].file_name} | replay_options.seeds() | taken).items():
         st.session_state[key] = value
-    links.ignore({key: text for key, text in texts.items() if key in {*options, *tuning.NAMES} - taken.keys()})
+    known = {*options, *settings.NAMES, *replay_options.NAMES}
+    links.ignore({key: text for key, text in texts.items() if key in known - taken.keys()})
 
 
 def _in_url() -> dict[str, str]:
@@ -108,7 +118,8 @@ def _in_url() -> dict[str, str]:
     now = {key: st.session_state[key] for key in first}
     return (
         {key: value for key, value in now.items() if value and value != first[key]}
-        | tuning.in_url()
+        | settings.in_url()
+        | replay_options.in_url()
         | model_inputs.in_url()
     )
 

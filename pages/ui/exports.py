@@ -24,7 +24,8 @@ def draw(shown: Shown, link: str) -> None:
             "Config as JSON", partial(json.dumps, config.to_dict(), indent=2), f"{name}_config.json", "download_config"
         )
     st.markdown("**The same receipt from the command line**")
-    st.code(command_line(shown.source.file_name, config, f"{name}.json"), language=None, wrap_lines=True)
+    command = command_line(shown.source.file_name, config, f"{name}.json", shown.curve.options)
+    st.code(command, language=None, wrap_lines=True)
     st.caption("Run it where the fixture lies, or put the path before its name.")
     st.markdown("**A link to this view**")
     st.code(link, language=None, wrap_lines=True)

@@ -4,7 +4,8 @@ import streamlit as st
 
 from pages.ui import figures, style, words
 from pages.ui.figures import Chart
-from polykv_core import METRICS, Measurement
+from pages.ui.sweep import Receipt
+from polykv_core import METRICS, Measurement, passing
 
 _CHARTS_A_ROW = 2
 
@@ -20,11 +21,12 @@ def draw(charts: list[Chart]) -> None:
                     _draw_chart(chart)
 
 
-def draw_numbers(curve: Measurement) -> None:
-    """Every metric at every k, as a table that is sorted and searched in the browser."""
+def draw_numbers(receipt: Receipt, curve: Measurement) -> None:
+    """Every metric and the verdict at every k, as a table that is sorted and searched in the browser."""
     with st.expander("The numbers behind the charts: every k", icon=":material/table:"):
         numbers = {metric.name: curve.metrics[metric.name] for metric in METRICS}
-        table = {"k": list(curve.candidate_ks), **numbers}
+        verdicts = [words.marked(bool(passed)) for passed in passing(curve, receipt.config)]
+        table = {"k": list(curve.candidate_ks), "Verdict": verdicts, **numbers}
         columns = {
             metric.name: st.column_config.NumberColumn(words.named(metric.name, metric.label), format="%.6g")
             for metric in METRICS

@@ -4,22 +4,41 @@ from dataclasses import replace
 
 import streamlit as st
 
-from pages.ui import style, tuning, words
+from pages.ui import settings, style, words
 from pages.ui.sweep import Receipt
-from polykv_core import GATES, Flip, Gate, GateVerdict, just_passing, nearest_flip, verdicts
+from polykv_core import (
+    GATES,
+    RESAMPLES,
+    Flip,
+    Gate,
+    GateVerdict,
+    Interval,
+    Measurement,
+    intervals,
+    just_passing,
+    nearest_flip,
+    verdicts,
+)
 
 
-def draw(receipt: Receipt) -> None:
+def draw(receipt: Receipt, curve: Measurement) -> None:
     """The table of gates, with the button that makes gates from a candidate."""
+    selected = curve.queries.at(curve.index_of(receipt.selected_candidate_k))
+    found = intervals(selected, receipt.config.statistic)
     with st.container(horizontal=True, vertical_alignment="center", key="gates_table_heading"):
         st.markdown(f"**Gates at k = {receipt.selected_candidate_k}**")
         _draw_from_result(receipt)
     with st.container(key=style.LAST_CELL_BELOW):
         st.table(
-            [_row(verdict, receipt) for verdict in at_selected(receipt)],
+            [_row(verdict, receipt, found.get(verdict.gate.metric)) for verdict in at_selected(receipt)],
             border="horizontal",
             hide_index=True,
             alt=f"The gates at k = {receipt.selected_candidate_k}",
+        )
+    if found:
+        st.caption(
+            f"95 % interval: where the metric would lie with other queries, by {RESAMPLES} resamples of these "
+            f"{curve.query_count}. Where it reaches across its gate, the verdict is uncertain."
         )
 
 
@@ -40,7 +59,7 @@ def tightest(receipt: Receipt) -> str:
     if not judged:
         return ""
     verdict = min(judged, key=lambda verdict: verdict.margin / (abs(verdict.threshold) or 1.0))
-    return f"The tightest gate is {verdict.gate.label}, with {words.margin(verdict)}."
+    return f"The tightest gate is {verdict.gate.label}, with {words.margin(verdict)}{words.share(verdict)}."
 
 
 def way_out(receipt: Receipt) -> str:
@@ -53,26 +72,34 @@ def way_out(receipt: Receipt) -> str:
 
 
 def _draw_from_result(receipt: Receipt) -> None:
-    by_k = {candidate.candidate_k: candidate for candidate in receipt.candidate_results if tuning.can_apply(candidate)}
+    by_k = {result.candidate_k: result for result in receipt.candidate_results if settings.can_apply(result)}
     if not by_k:
         return
     with st.popover("Gates from this result", icon=":material/tune:"):
         st.caption("Sets every gate to the value of one candidate, so that it just passes.")
         selected = list(by_k).index(receipt.selected_candidate_k) if receipt.selected_candidate_k in by_k else 0
         k = st.selectbox("Candidate k", list(by_k), index=selected, key="preset_k")
-        st.button("Set the gates", key="apply_result", on_click=tuning.apply_result, args=(by_k[k],))
+        st.button("Set the gates", key="apply_result", on_click=settings.apply_result, args=(by_k[k],))
 
 
-def _row(verdict: GateVerdict, receipt: Receipt) -> dict[str, str]:
+def _row(verdict: GateVerdict, receipt: Receipt, interval: Interval | None) -> dict[str, str]:
     asked_for = f"{words.at_bound(verdict.gate)} {words.number(verdict.threshold)}"
     return {
         "Gate": words.named(verdict.gate.metric, verdict.gate.label),
         "Value": words.number(verdict.value),
         "Asked for": "off" if verdict.off else asked_for,
         "Margin": "" if verdict.off else words.margin(verdict),
-        "Verdict": "off" if verdict.off and verdict.passed else words.unbroken(words.marked(verdict.passed)),
+        "95 % interval": f"{words.number(interval.low, 3)} to {words.number(interval.high, 3)}" if interval else "",
+        "Verdict": _verdict(verdict, interval),
         "Nearest flip": flip_in_words(verdict, receipt),
     }
+
+
+def _verdict(verdict: GateVerdict, interval: Interval | None) -> str:
+    if verdict.off and verdict.passed:
+        return "off"
+    doubt = ", but uncertain" if interval and not verdict.off and interval.straddles(verdict) else ""
+    return words.unbroken(words.marked(verdict.passed)) + doubt
 
 
 def flip_in_words(verdict: GateVerdict, receipt: Receipt) -> str:
@@ -80,13 +107,15 @@ def flip_in_words(verdict: GateVerdict, receipt: Receipt) -> str:
     gate = verdict.gate
     flip = nearest_flip(receipt.candidate_results, receipt.config, gate)
     if flip is None:
-        return "no move of this gate alone flips a k"
+        return "none alone: other gates fail too"
     k = words.unbroken(f"k = {flip.candidate_k}")
+    if not flip.passes and flip.candidate_k != receipt.selected_candidate_k:
+        k += " (not the selected one)"
     looser, tighter = ("lowering", "raising") if gate.side == "min" else ("raising", "lowering")
     if flip.passes:
         return f"{looser} it to {words.number(flip.threshold)} would pass {k}"
     beyond = f"{'above' if gate.side == 'min' else 'below'} {words.number(_surely_tighter(flip, gate))}"
-    return f"switched on and {beyond} it would fail {k}" if verdict.off else f"{tighter} it {beyond} would fail {k}"
+    return f"set {beyond} it would fail {k}" if verdict.off else f"{tighter} it {beyond} would fail {k}"
 
 
 def _surely_tighter(flip: Flip, gate: Gate) -> float:

@@ -26,11 +26,14 @@ class Cancelled(PolyKvError):  # noqa: N818 - nothing went wrong
 
 
 class Job(Generic[T]):
-    """Some work in a thread; `key` says what it is about, `name` how to call it on the page."""
+    """Some work in a thread.
 
-    def __init__(self, key: str, name: str, work: Work[T]) -> None:
+    `key` says what it is about, `name` how to call it on the page, `unit` what it counts.
+    """
+
+    def __init__(self, key: str, name: str, work: Work[T], unit: str) -> None:
         """Start the work, which is given an on_query that counts, and that raises once the job is cancelled."""
-        self.key, self.name = key, name
+        self.key, self.name, self.unit = key, name, unit
         self.done, self.total = 0, 0
         self._stop = threading.Event()
         self._result: T | None = None
@@ -82,13 +85,13 @@ class Job(Generic[T]):
         self.done, self.total = done, total
 
 
-def run(slot: str, key: str, name: str, work: Work[T]) -> Job[T]:
+def run(slot: str, key: str, name: str, work: Work[T], unit: str = "queries") -> Job[T]:
     """The session's job for this key: the one in the slot if it is that, else a new one in its place."""
     job: Job[T] | None = st.session_state.get(slot)
     if job is None or job.key != key:
         if job is not None:
             job.cancel()
-        job = st.session_state[slot] = Job(key, name, work)
+        job = st.session_state[slot] = Job(key, name, work, unit)
         job.wait(PATIENCE)
     return job
 
@@ -98,6 +101,13 @@ def forget(slot: str) -> None:
     job: Job[object] | None = st.session_state.pop(slot, None)
     if job is not None:
         job.cancel()
+
+
+def forget_cancelled(slot: str) -> None:
+    """Empty a slot if its work was cancelled."""
+    job: Job[object] | None = st.session_state.get(slot)
+    if job is not None and job.cancelled:
+        forget(slot)
 
 
 def draw(slot: str) -> None:
@@ -114,7 +124,7 @@ def _draw_progress(slot: str) -> None:
     if job is None or not job.running:
         st.rerun(scope="app")
         return
-    bar, button = st.columns([5, 1], vertical_alignment="center")
-    done = f"{job.done} of {job.total} queries done" if job.total else "Reading the file"
+    bar, button = st.columns([2, 1], vertical_alignment="center")
+    done = f"{job.done} of {job.total} {job.unit} done" if job.total else "Reading the file"
     bar.progress(job.done / job.total if job.total else 0.0, text=done)
     button.button("Cancel", key=f"{slot}_cancel", on_click=job.cancel, icon=":material/close:", width="stretch")

@@ -10,15 +10,17 @@ from pages.ui.notices import draw_fault
 from polykv_core import file_stem
 
 
-def draw_notices(screen: Screen) -> None:
-    """Say what was not used and why, and what is on screen instead."""
+def draw_notices(screen: Screen, *, waiting: bool) -> None:
+    """Say what was not used and why, what is waited for, and what is on screen instead."""
+    if screen.shown and waiting:
+        st.info("Upload a case below, and its verdict appears here.", icon=":material/upload:")
     for refusal in screen.refusals:
         draw_fault(f"{refusal.what} could not be used.", refusal.reason)
     if screen.cancelled:
         with st.container(border=True):
             st.warning("The replay was cancelled.", icon=":material/cancel:")
             st.button("Replay it", key="try_model_again", on_click=model_state.try_again, icon=":material/replay:")
-    if screen.shown and (screen.refusals or screen.cancelled):
+    if screen.shown and (screen.refusals or screen.cancelled or waiting):
         st.text(f"Below is the last good result, for {screen.shown.replayed.name}.")
 
 

@@ -175,7 +175,9 @@ def _draw_upload() -> Asked | None:
     if held is None:
         return None
     name, content = held
-    st.text(f"Uploaded: {name}")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.text(f"Uploaded: {name}")
+        st.button("Clear", key="clear_case", on_click=_clear, icon=":material/delete:")
     return Asked(f"upload {count}", name, lambda: _loaded(content))
 
 
@@ -191,6 +193,10 @@ def _take() -> None:
         content = bad
     st.session_state[_HELD] = (file.name, content)
     st.session_state["case_count"] = count + 1
+
+
+def _clear() -> None:
+    st.session_state.pop(_HELD, None)
 
 
 def _loaded(content: ModelReplayCase | PolyKvError) -> ModelReplayCase:

@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any
 
 import streamlit as st
 
@@ -49,7 +48,7 @@ class Shown:
     @property
     def curve(self) -> Measurement:
         """What was measured, over every k."""
-        return self.replayed.curve
+        return self.replayed.curve.by(self.case.config.statistic)
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,7 @@ def screen(asked: Asked | None, choice: Choice) -> Screen:
         ks = parse_ks(choice.ks_text)
     except PolyKvError as bad:
         refusals.append(Refusal("The candidate ks", str(bad)))
-    gates: dict[str, Any] = choice.thresholds
-    case = replace(replayed.case, config=replace(replayed.case.config, candidate_ks=ks, **gates))
+    case = replace(replayed.case, config=replace(replayed.case.config, candidate_ks=ks, **choice.gates))
     shown = Shown(replayed, case, ModelReplayReceipt.of(replayed.curve, case.config))
     st.session_state[_LAST_GOOD] = shown
     return Screen(shown, tuple(refusals), cancelled)

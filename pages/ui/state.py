@@ -5,29 +5,35 @@ a moment. Measurements are shared by everybody: they hold none of a fixture's ro
 """
 
 import threading
-from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import streamlit as st
+from cachetools import LRUCache
 
-from pages.ui import jobs, links, uploads
+from pages.ui import jobs, links, memory, replay_options, uploads
 from pages.ui.controls import Choice
 from pages.ui.jobs import Job, OnQuery
 from polykv_core import (
     DEFAULT_CANDIDATE_KS,
+    REFERENCE,
     CapturedMeasurement,
     CapturedReplayConfig,
     CapturedReplayFixture,
     CapturedReplayReceipt,
+    Finding,
     PolyKvError,
+    ReplayOptions,
+    check_fixture,
     check_replayable,
     every_k,
     judge,
     load_fixture,
     measure,
     parse_ks,
+    replay_findings,
 )
 
 _MOST_KEPT = 16
@@ -50,7 +56,7 @@ class Source:
     seed: int
 
     @classmethod
-    def of(cls, fixture: CapturedReplayFixture, name: str, file_name: str, shows: str) -> "Source":
+    def of(cls, fixture: CapturedReplayFixture, *, name: str, file_name: str, shows: str) -> "Source":
         """The facts of a fixture."""
         return cls(
             name=name,
@@ -69,9 +75,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A fixture's facts and its measurement over every k."""
+    """A fixture's facts, what is odd about it, and its measurement over every k."""
 
     source: Source
+    findings: tuple[Finding, ...]
     curve: CapturedMeasurement
 
 
@@ -89,8 +96,15 @@ class Shown:
 
     @property
     def curve(self) -> CapturedMeasurement:
-        """What was measured, over every k."""
-        return self.replayed.curve
+        """What was measured, over every k, as its gates look at it."""
+        return self.replayed.curve.by(self.receipt.config.statistic)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is odd about the fixture, and about its replay at the selected k but that it reads every row."""
+        k = self.receipt.selected_candidate_k
+        found = replay_findings(self.curve.queries.at(self.curve.index_of(k)), k)
+        return (*self.replayed.findings, *(finding for finding in found if finding.code != "k_beyond_rows"))
 
 
 @dataclass(frozen=True)
@@ -112,23 +126,19 @@ class Screen:
 
 
 class _Shelf:
-    """The measurements made last, by digest, for all sessions and their threads."""
+    """The measurements made last, by digest and options, for all sessions and their threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, CapturedMeasurement] = OrderedDict()
+        self._kept: LRUCache[tuple[str, ReplayOptions], CapturedMeasurement] = LRUCache(_MOST_KEPT)
 
-    def get(self, digest: str) -> CapturedMeasurement | None:
+    def get(self, digest: str, options: ReplayOptions) -> CapturedMeasurement | None:
         with self._lock:
-            if digest in self._kept:
-                self._kept.move_to_end(digest)
-            return self._kept.get(digest)
+            return self._kept.get((digest, options))
 
     def put(self, measurement: CapturedMeasurement) -> None:
         with self._lock:
-            self._kept[measurement.fixture_digest] = measurement
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._kept[measurement.fixture_digest, measurement.options] = measurement
 
 
 def screen(choice: Choice) -> Screen:
@@ -136,20 +146,24 @@ def screen(choice: Choice) -> Screen:
     wanted = links.wanted()
     if wanted and choice.upload is None and choice.sample.shipped:
         return Screen(None, wanted=wanted)
-    job = _job(choice, wanted)
+    last: Shown | None = st.session_state.get(uploads.LAST_GOOD)
     refusals: list[Refusal] = []
+    options = last.replayed.curve.options if last else REFERENCE
+    try:
+        options = replay_options.parsed(choice.options)
+    except PolyKvError as bad:
+        refusals.append(Refusal("The replay options", str(bad)))
+    job = _job(choice, options, wanted)
     replayed, cancelled = None, ""
     try:
         replayed = job.result()
     except jobs.Cancelled:
         cancelled = job.name
     except PolyKvError as bad:
-        if not isinstance(bad, links.OtherFixtureError):  # that one may still be taken
-            uploads.let_go()
         refusals.append(Refusal("The sample" if choice.upload is None else "The uploaded file", str(bad)))
-    last: Shown | None = st.session_state.get(uploads.LAST_GOOD)
     if replayed is not None:
-        uploads.let_go()
+        if last is None or replayed is not last.replayed:
+            memory.give_back()
         links.show("" if choice.upload is None and choice.sample.shipped else replayed.source.digest)
     elif last is not None and not wanted:
         replayed = last.replayed
@@ -161,7 +175,7 @@ def screen(choice: Choice) -> Screen:
         ks = parse_ks(choice.ks_text)
     except PolyKvError as bad:
         refusals.append(Refusal("The candidate ks", str(bad)))
-    receipt = judge(replayed.curve, CapturedReplayConfig.from_dict({"candidate_ks": ks, **choice.thresholds}))
+    receipt = judge(replayed.curve, CapturedReplayConfig.from_dict({"candidate_ks": ks, **choice.gates}))
     shown = st.session_state[uploads.LAST_GOOD] = Shown(replayed, receipt)
     return Screen(shown, tuple(refusals), cancelled=cancelled)
 
@@ -183,27 +197,37 @@ def go_on_with_upload() -> None:
     jobs.forget(uploads.REPLAY_JOB)
 
 
-def _job(choice: Choice, wanted: str) -> Job[Replayed]:
+def content(choice: Choice) -> Callable[[], Path | bytes]:
+    """Where the chosen fixture is read from, when it is read."""
+    return choice.upload.read if choice.upload else lambda: choice.sample.path
+
+
+def _job(choice: Choice, options: ReplayOptions, wanted: str) -> Job[Replayed]:
     upload, sample = choice.upload, choice.sample
-    if upload is None:
-        work = partial(_replay, sample.path, sample.title, sample.file_name, sample.shows, _shelf(), wanted)
-        return jobs.run(uploads.REPLAY_JOB, f"sample {sample.file_name}", sample.title, work)
-    work = partial(_replay, upload.content or b"", upload.name, upload.name, "", _shelf(), wanted)
-    return jobs.run(uploads.REPLAY_JOB, f"upload {upload.number}", upload.name, work)
+    name, file_name = (upload.name, upload.name) if upload else (sample.title, sample.file_name)
+    key = f"upload {upload.number}" if upload else f"sample {sample.file_name}"
+    told = partial(Source.of, name=name, file_name=file_name, shows="" if upload else sample.shows)
+    work = partial(_replay, content(choice), told, options, _shelf(), wanted)
+    return jobs.run(uploads.REPLAY_JOB, f"{key} {options}", name, work)
 
 
 def _replay(
-    content: Path | bytes, name: str, file_name: str, shows: str, shelf: _Shelf, wanted: str, on_query: OnQuery
+    read: Callable[[], Path | bytes],
+    told: Callable[[CapturedReplayFixture], Source],
+    options: ReplayOptions,
+    shelf: _Shelf,
+    wanted: str,
+    on_query: OnQuery,
 ) -> Replayed:
     """Read a fixture and measure every k, unless the shelf has that; what is not the wanted fixture is refused."""
-    fixture = load_fixture(content)
+    fixture = load_fixture(read())
     links.check(fixture.digest, wanted)
-    curve = shelf.get(fixture.digest)
+    curve = shelf.get(fixture.digest, options)
     if curve is None:
-        check_replayable(fixture)
-        curve = measure(fixture, every_k(fixture), on_query)
+        check_replayable(fixture, options)
+        curve = measure(fixture, every_k(fixture), on_query, options=options)
         shelf.put(curve)
-    return Replayed(Source.of(fixture, name, file_name, shows), curve)
+    return Replayed(told(fixture), check_fixture(fixture), curve)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -1,16 +1,21 @@
-"""The uploaded file of a session, at most one: taken out of the uploader, held until it is read, and let go.
+"""The uploaded file of a session, at most one: taken out of the uploader, and held on disk until it is let go.
 
-Once a file is replayed, only facts and numbers are kept of it; its bytes are then held nowhere.
+Only facts and numbers are kept of it in memory. Its bytes lie in a temporary file without a name, which is gone when
+the file is cleared, when another one comes, or when the session ends.
 """
 
-from dataclasses import dataclass
+import tempfile
+import threading
+import weakref
+from dataclasses import dataclass, field
+from typing import IO
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.ui import jobs, memory
 
-REPLAY_JOB = "replay_job"
+REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB = "replay_job", "explain_job", "changes_job"
 
 LAST_GOOD = "last_good"
 SHOWN_DIGEST = "shown_digest"
@@ -19,13 +24,29 @@ _HELD = "held_upload"
 _COUNT = "upload_count"
 
 
-@dataclass
+@dataclass(eq=False)
 class Upload:
-    """A file as it came; `content` is None from the moment its replay is there."""
+    """A file as it came."""
 
     number: int
     name: str
-    content: bytes | None
+    _file: IO[bytes]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, number: int, name: str, content: bytes) -> "Upload":
+        """Put a file's bytes aside."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+        file.write(content)
+        upload = cls(number, name, file)
+        weakref.finalize(upload, file.close)
+        return upload
+
+    def read(self) -> bytes:
+        """The bytes; the replay and its explanation may ask for them at the same time."""
+        with self._lock:
+            self._file.seek(0)
+            return self._file.read()
 
 
 def held() -> Upload | None:
@@ -63,18 +84,11 @@ def draw() -> None:
 
 def clear() -> None:
     """Let the upload go, with everything that came of it."""
-    jobs.forget(REPLAY_JOB)
+    for slot in (REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB):
+        jobs.forget(slot)
     for name in (_HELD, LAST_GOOD, SHOWN_DIGEST):
         st.session_state.pop(name, None)
     memory.give_back()
-
-
-def let_go() -> None:
-    """Let the bytes go, once what they say is known."""
-    upload = held()
-    if upload is not None and upload.content is not None:
-        upload.content = None
-        memory.give_back()
 
 
 def release() -> None:
@@ -92,7 +106,7 @@ def _take(count: int) -> None:
     memory.give_back_large_blocks()
     number = count + 1
     st.session_state[_COUNT] = number
-    st.session_state[_HELD] = Upload(number, file.name, file.getvalue())
+    st.session_state[_HELD] = Upload.of(number, file.name, file.getvalue())
     release()
 
 

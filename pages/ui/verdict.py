@@ -22,6 +22,11 @@ def draw_headline(receipt: Receipt) -> None:
     if off:
         which = f"{words.listed(off)} {'is' if len(off) == 1 else 'are'} off and cannot fail"
         st.markdown(f":orange-badge[:material/toggle_off: {which}]")
+    apart = [f"{name} {value}" for name, value in receipt.options.changed.items()]
+    if receipt.config.statistic != "mean":
+        apart.append(f"gates hold: {words.STATISTICS[receipt.config.statistic]}")
+    if apart:
+        st.markdown(f":material/tune: **Not as the reference replays:** {'; '.join(apart)}.")
 
 
 def draw_reasons(receipt: Receipt, curve: Measurement) -> None:
@@ -72,6 +77,8 @@ def draw_candidates(receipt: Receipt) -> None:
 
 def _saving(receipt: Receipt) -> str:
     metrics = receipt.metrics
+    if metrics.decoded_values_total == metrics.full_decode_value_count:
+        return f"It decodes all {metrics.full_decode_value_count} value rows: nothing is saved."
     fewer = words.with_unit(metrics.decode_reduction, "decode_reduction", digits=4)
     return f"It decodes {metrics.decoded_values_total} of {metrics.full_decode_value_count} value rows, {fewer} fewer."
 

@@ -3,8 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from polykv_core import METRICS, Gate, GateVerdict
+from polykv_core import METRICS, Gate, GateVerdict, Statistic
 
+STATISTICS: dict[Statistic, str] = {
+    "mean": "mean over the queries",
+    "p95": "what 95 % of queries keep to",
+    "worst": "worst query",
+}
 METRIC_BY_NAME = {metric.name: metric for metric in METRICS}
 
 
@@ -54,17 +59,32 @@ def margin(verdict: GateVerdict) -> str:
     """How far a value is from its threshold, and on which side."""
     if not math.isfinite(verdict.margin):
         return "no margin"
-    return f"{number(abs(verdict.margin))} {'to spare' if verdict.passed else 'short'}"
+    missed = "too low" if verdict.gate.side == "min" else "too high"
+    return f"{number(abs(verdict.margin))} {'to spare' if verdict.passed else missed}"
+
+
+def share(verdict: GateVerdict) -> str:
+    """A margin as a share of what the gate asks for, in brackets after a space; nothing of a gate at 0."""
+    if not verdict.threshold or not math.isfinite(verdict.margin):
+        return ""
+    return f" ({number(100 * abs(verdict.margin / verdict.threshold), 3)} % of its threshold)"
+
+
+def over_queries(statistic: Statistic) -> str:
+    """What of the queries a metric is, where it is not their mean; with a space before it."""
+    return "" if statistic == "mean" else f" ({STATISTICS[statistic]})"
 
 
 def blocker(verdict: GateVerdict) -> str:
     """Why a gate fails, as a sentence."""
     gate = verdict.gate
+    name = f"{gate.label}{over_queries(verdict.statistic)}"
     if not math.isfinite(verdict.value):
-        return f"{gate.label} is not a finite number, and such a number fails its gate."
+        return f"{name} is not a finite number, and such a number fails its gate."
     return (
-        f"{gate.label} is {with_unit(verdict.value, gate.metric)}, but the gate asks for "
-        f"{rule(gate, verdict.threshold)}: it misses by {with_unit(-verdict.margin, gate.metric)}."
+        f"{name} is {with_unit(verdict.value, gate.metric)}, but the gate asks for "
+        f"{rule(gate, verdict.threshold)}: it misses by {with_unit(-verdict.margin, gate.metric)}"
+        f"{share(verdict)}."
     )
 
 
