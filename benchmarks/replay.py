@@ -1,8 +1,9 @@
 """What the engine costs: run `python benchmarks/replay.py`.
 
 A synthetic fixture of head_dim 64, 512 rows (384 shared), 8 queries, vocab 256, is loaded from its JSON, measured cold
-(no rotation or codebook made yet) and warm (the same seeds again), and judged. Every time is the median of several runs
-and is also given as a ratio to a fixed NumPy workload timed in the same process, so that machines can be compared.
+(no rotation or codebook made yet) and warm (the same seeds again), explained, and judged. Every time is the median of
+several runs and is also given as a ratio to a fixed NumPy workload timed in the same process, so that machines can be
+compared.
 """
 
 import json
@@ -13,12 +14,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from polykv_core import CapturedReplayConfig, judge, load_fixture, measure
+from polykv_core import CapturedReplayConfig, explain, judge, load_fixture, measure
 from polykv_core.codecs import fib_quant, turbo_quant
 
 HEAD_DIM, ROWS, SHARED, QUERIES, VOCAB = 64, 512, 384, 8, 256
 CANDIDATE_KS = (8, 16, 32, 64, 128, 256)
 FIXTURES_IN_A_ROW = 30
+EXPLAIN_LIMIT = 2.0
 
 
 def synthetic_fixture_json(seed: int = 0, query_count: int = QUERIES) -> bytes:
@@ -93,11 +95,16 @@ def main() -> None:
         f"load {len(text) / 1e6:.1f} MB of JSON": median_ms(lambda: load_fixture(text), 9),
         "measure, cold": median_ms(lambda: measure(fixture, CANDIDATE_KS), 9, before=forget_coders),
         "measure, warm": median_ms(lambda: measure(fixture, CANDIDATE_KS), 15),
+        "explain, warm": median_ms(lambda: explain(fixture, CANDIDATE_KS[2]), 15),
         "judge": median_ms(lambda: judge(measurement, config), 51),
     }
     print(f"{'calibration workload':<28}{calibration:>10.2f} ms     1.000")
     for name, cost in costs.items():
         print(f"{name:<28}{cost:>10.2f} ms {cost / calibration:>9.3f}")
+
+    ratio = costs["explain, warm"] / costs["measure, warm"]
+    verdict = "within" if ratio <= EXPLAIN_LIMIT else "BEYOND"
+    print(f"an explanation costs {ratio:.2f} measurements, {verdict} the limit of {EXPLAIN_LIMIT}")
 
     peaks = []
     for number in range(FIXTURES_IN_A_ROW):

@@ -11,11 +11,13 @@ from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.gates import CandidateReplayMetrics, measured_candidate
 from polykv_core.measure import OnQuery, keep_going, measure
 from polykv_core.options import ReplayOptions
+from polykv_core.scale import FITS
 
 # The floor is the first thing to say where it makes up at least this share of the divergence; below, it is noise.
 _FLOOR_SHARE, _FLOOR_NATS = 0.5, 0.01
 # Output cosine that a step may cost without being worth a sentence.
 _NOTHING = 0.01
+_SAME_SCALE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,9 @@ def _changes(explanation: Explanation) -> Iterator[tuple[str, ReplayOptions, int
     used, head_dim = explanation.options, explanation.head_dim
     yield "as replayed", used, 0
     natural, fitted = 1.0 / math.sqrt(head_dim), explanation.scale.scale
-    if not math.isclose(explanation.used_scale, natural, rel_tol=1e-3):
+    if not math.isclose(explanation.used_scale, natural, rel_tol=_SAME_SCALE):
         yield f"scale 1/sqrt({head_dim})", replace(used, attention_scale="inverse_sqrt_head_dim"), 0
-    if not any(math.isclose(fitted, other, rel_tol=1e-3) for other in (explanation.used_scale, natural)):
+    if not any(math.isclose(fitted, other, rel_tol=_SAME_SCALE) for other in (explanation.used_scale, natural)):
         yield f"scale {fitted:.4g}, as fitted", replace(used, attention_scale=fitted), 0
     singles = (
         ("exact query", replace(used, query_coding="exact")),
@@ -92,7 +94,7 @@ def _floor(floor: float, last: float) -> str:
 
 def _recomputed(explanation: Explanation, cost: float) -> str:
     fit, used = explanation.scale, explanation.used_scale
-    if not fit.fits:
+    if fit.middle_error > FITS or math.isclose(used, fit.scale, rel_tol=_SAME_SCALE):
         return (
             f"Exact attention over these rows does not give the captured output, at any scale (nearest at "
             f"{fit.scale:.4g}, {fit.error:.2g} of its length away): rows, head or capture are not what they seem. That "
@@ -100,8 +102,8 @@ def _recomputed(explanation: Explanation, cost: float) -> str:
         )
     named = f"{fit.named} = {fit.scale:.4g}" if fit.named and fit.named != "1" else f"a scale of {fit.scale:.4g}"
     return (
-        f"The captured output fits {named} (error {fit.error:.1g}); the replay used {used:.4g}. That alone costs "
-        f"{cost:.3g} of output cosine. Replay with that scale, or capture the query with it multiplied in."
+        f"The captured output fits {named} (error {fit.middle_error:.1g}); the replay used {used:.4g}. That alone "
+        f"costs {cost:.3g} of output cosine. Replay with that scale, or capture the query with it multiplied in."
     )
 
 

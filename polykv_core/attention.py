@@ -31,14 +31,17 @@ def rank(
     limit: int,
     options: ReplayOptions = REFERENCE,
 ) -> RankedRows:
-    """Score every row of both tiers, rank them, and decode the values of the best `limit` (or all there are)."""
+    """Score every row of both tiers, rank them, and decode the values of the best `limit` (or all there are).
+
+    A scale is applied after ranking: it changes weights, never which rows are read.
+    """
     scores = cache_scores(pool, shell, layer, head, query, options)
     order = best_first(scores)[:limit]
     in_pool = order < pool.tier.token_count
     values = np.empty((len(order), len(query)), dtype=np.float32)
     values[in_pool] = pool.tier.values(layer, head, order[in_pool])
     values[~in_pool] = shell.tier.values(layer, head, order[~in_pool] - pool.tier.token_count)
-    return RankedRows(order, scores[order], values, len(scores))
+    return RankedRows(order, scaled(scores[order], options.scale(len(query))), values, len(scores))
 
 
 def cache_scores(
@@ -49,11 +52,17 @@ def cache_scores(
     query: Float32[Array, " d"],
     options: ReplayOptions = REFERENCE,
 ) -> Float32[Array, " t"]:
-    """The score of every row of both tiers, the pool's first."""
+    """The score of every row of both tiers, the pool's first, before any scale."""
     exact_query = options.query_coding == "exact"
-    scores = [tier.scores(layer, head, query, exact_query=exact_query) for tier in (pool.tier, shell.tier)]
-    with np.errstate(over="ignore", under="ignore"):
-        return np.concatenate(scores) * options.scale(len(query))
+    return np.concatenate(
+        [tier.scores(layer, head, query, exact_query=exact_query) for tier in (pool.tier, shell.tier)]
+    )
+
+
+def scaled(scores: Float32[Array, " t"], scale: np.float32) -> Float32[Array, " t"]:
+    """Scores times the scale of attention, in float32."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return scores * scale
 
 
 def best_first(scores: Float32[Array, " t"]) -> Int64[Array, " t"]:

@@ -7,6 +7,7 @@ import click
 
 from polykv_core import __version__, launch
 from polykv_core.advice import what_would_help
+from polykv_core.arrays import U64_MASK
 from polykv_core.commands import (
     Facts,
     fixture_at,
@@ -97,7 +98,7 @@ def model_replay(case: str, receipt: str | None) -> int:
 @main.command()
 @click.argument("fixture")
 @click.option(
-    "--candidate-k", type=click.IntRange(min=1), metavar="K", help="[default: the selected one of the defaults]"
+    "--candidate-k", type=click.IntRange(1, U64_MASK), metavar="K", help="[default: the selected one of the defaults]"
 )
 @replay_options
 @click.option("--json", "path", metavar="PATH", help="Write all of it (JSON) there; - is standard output.")
@@ -129,6 +130,7 @@ def explain(fixture: str, candidate_k: int | None, path: str | None, **options: 
     from polykv_core.tables import explanation_text  # rich is slow to import, and only tables need it
 
     facts = [("Fixture", fixture), ("Model", captured.model_id), ("Queries", queries_told(captured))]
+    facts += [("JSON", path)] if path else []
     show(f"{lines(facts)}\n{explanation_text(explanation, changes)}")
     return PASSED
 

@@ -153,7 +153,7 @@ def checked_ks(ks: object) -> tuple[int, ...]:
 
 
 def _checked_gates(config: GateThresholds) -> dict[str, Any]:
-    if config.statistic not in STATISTICS:
+    if not isinstance(config.statistic, str) or config.statistic not in STATISTICS:
         raise ConfigError(f"statistic is {shown(config.statistic)}; expected one of {', '.join(STATISTICS)}")
     return {name: _check.number(getattr(config, name), name) for name in THRESHOLDS}
 

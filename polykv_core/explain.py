@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polykv_core.arrays import Array, Bool, Float32, Int64, sum_in_order
-from polykv_core.attention import RankedRows, best_first, cache_scores, outputs_at, softmax
+from polykv_core.attention import RankedRows, best_first, cache_scores, outputs_at, scaled, softmax
 from polykv_core.config import checked_ks
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.gates import GATES, CandidateReplayMetrics, candidate_of
@@ -30,6 +30,8 @@ _RANDOM_DRAWS = 8
 # Which output each named view is; the draws of random rows come last.
 _OUTPUTS = (*STAGES, "values", "selection", "fitted", "recency")
 _SAME_AS = {"keys": "coded_keys", "joint": "selected"}
+_READ_K = ("selected", "selection", "recency")
+_BEST = {metric.name: metric.best for metric in METRICS}
 
 
 @dataclass(frozen=True)
@@ -134,46 +136,45 @@ def _taken_apart(
     fixture: CapturedReplayFixture, index: int, k: int, options: ReplayOptions, fitted_scale: float
 ) -> tuple[QueryMetrics, QueryRows]:
     """One query's metrics for each of _OUTPUTS and the random draws, and its rows."""
-    query = fixture.queries[index]
+    query, scale = fixture.queries[index], options.scale(fixture.head_dim)
     pool, shell = captured_cache(fixture, index, options)
     coded_scores = cache_scores(pool, shell, 0, 0, query.query, options)
     coded_values = np.concatenate([tier.values(0, 0) for tier in (pool.tier, shell.tier)])
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        products = sum_in_order(query.keys * query.query)
-        exact_scores = products * options.scale(fixture.head_dim)
-        fitted_scores = products * np.float32(fitted_scale)
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact_scores = sum_in_order(query.keys * query.query)
     every = np.arange(query.row_count)
     best = best_first(coded_scores)[:k]
     draws = np.random.default_rng([fixture.seed, index]).permuted(np.tile(every, (_RANDOM_DRAWS, 1)), axis=1)[:, :k]
 
     outputs = {
         "projection": query.exact_attention_output,
-        "recomputed": _attend(exact_scores, query.values, every),
-        "coded_keys": _attend(coded_scores, query.values, every),
-        "coded_values": _attend(coded_scores, coded_values, every),
-        "selected": _attend(coded_scores, coded_values, best),
-        "values": _attend(exact_scores, coded_values, every),
-        "selection": _attend(exact_scores, query.values, best),
-        "fitted": _attend(fitted_scores, query.values, every),
-        "recency": _attend(exact_scores, query.values, every[-k:]),
+        "recomputed": _attend(exact_scores, scale, query.values, every),
+        "coded_keys": _attend(coded_scores, scale, query.values, every),
+        "coded_values": _attend(coded_scores, scale, coded_values, every),
+        "selected": _attend(coded_scores, scale, coded_values, best),
+        "values": _attend(exact_scores, scale, coded_values, every),
+        "selection": _attend(exact_scores, scale, query.values, best),
+        "fitted": _attend(exact_scores, np.float32(fitted_scale), query.values, every),
+        "recency": _attend(exact_scores, scale, query.values, every[-k:]),
     }
-    stacked = [*(outputs[name] for name in _OUTPUTS), *(_attend(exact_scores, query.values, rows) for rows in draws)]
+    stacked = [
+        *(outputs[name] for name in _OUTPUTS),
+        *(_attend(exact_scores, scale, query.values, rows) for rows in draws),
+    ]
     counts = np.array([k if name in _READ_K else query.row_count for name in _OUTPUTS] + [k] * _RANDOM_DRAWS)
     metrics = compared(np.stack(stacked), counts, query.row_count, captured_exact(fixture, index))
     read: Bool[Array, " t"] = np.isin(every, best)
-    exact_weights, coded_weights = softmax(exact_scores[None])[0], softmax(coded_scores[None])[0]
-    return metrics, QueryRows(fixture.shared_tokens, exact_scores, coded_scores, exact_weights, coded_weights, read)
-
-
-_READ_K = ("selected", "selection", "recency")
+    exact, coded = scaled(exact_scores, scale), scaled(coded_scores, scale)
+    weights = (softmax(exact[None])[0], softmax(coded[None])[0])
+    return metrics, QueryRows(fixture.shared_tokens, exact, coded, weights[0], weights[1], read)
 
 
 def _attend(
-    scores: Float32[Array, " t"], values: Float32[Array, "t d"], rows: Int64[Array, " m"]
+    scores: Float32[Array, " t"], scale: np.float32, values: Float32[Array, "t d"], rows: Int64[Array, " m"]
 ) -> Float32[Array, " d"]:
-    """Attention over some of the rows."""
+    """Attention over some of the rows, ranked before they are scaled, as a replay does."""
     order = rows[best_first(scores[rows])]
-    ranked = RankedRows(order, scores[order], values[order], len(scores))
+    ranked = RankedRows(order, scaled(scores[order], scale), values[order], len(scores))
     return outputs_at(ranked, np.array([len(order)]))[0]
 
 
@@ -182,9 +183,6 @@ def _ladder(named: Iterable[tuple[str, CandidateReplayMetrics]]) -> tuple[Stage,
     for name, metrics in named:
         stages.append(_stage(name, metrics, stages[-1].metrics if stages else None))
     return tuple(stages)
-
-
-_BEST = {metric.name: metric.best for metric in METRICS}
 
 
 def _stage(name: str, metrics: CandidateReplayMetrics, base: CandidateReplayMetrics | None) -> Stage:

@@ -16,6 +16,7 @@ ENOUGH_QUERIES = 10
 
 _LOCAL_LOGITS = 1e-3  # nats
 _LONG_ROW = 10.0  # times the median length
+_ROUNDING = 1e-6
 _NAMED_QUERIES = 6
 
 
@@ -68,8 +69,8 @@ def _attention(fit: ScaleFit) -> Iterator[Finding]:
     if not wrong.any():
         return
     which = _queries(wrong)
-    if (fit.directions <= FITS).all():
-        taken = 1.0 - fit.factors[wrong]
+    taken = 1.0 - fit.factors[wrong]
+    if (fit.directions <= FITS).all() and ((taken > 0.0) & (taken < 1.0)).all():
         yield Finding(
             "extra_sink",
             f"The captured output of {which} is plain attention times a factor below 1: something outside these rows, "
@@ -116,7 +117,7 @@ def _labels(fixture: CapturedReplayFixture) -> Iterator[Finding]:
     labels = [query.label_token for query in fixture.queries]
     losses = [float(nll(softmax(row), label)[0]) for row, label in zip(logits, labels, strict=True)]
     perplexity, vocabulary = math.exp(sum(losses) / len(losses)), len(fixture.output_projection)
-    if perplexity > vocabulary:
+    if perplexity > vocabulary * (1.0 + _ROUNDING):
         yield Finding(
             "perplexity_above_vocabulary",
             f"The exact perplexity of the labels is {perplexity:.4g}, above the {vocabulary} tokens there are: "

@@ -77,9 +77,11 @@ class Metric:
         values = self.per_query(queries).astype(np.float64)
         if self.direction == "closer to 0 is better":
             values = np.abs(values)
-        share = {"p95": 95.0, "worst": 100.0}[statistic]
-        with np.errstate(invalid="ignore"):
-            return np.percentile(values, 100.0 - share if self.direction == "higher is better" else share, axis=0)
+        higher = self.direction == "higher is better"
+        if statistic == "worst":
+            return values.min(axis=0) if higher else values.max(axis=0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.percentile(values, 5.0 if higher else 95.0, axis=0)
 
 
 def _mean(per_query: Array) -> Float64[Array, " k"]:

@@ -38,7 +38,7 @@ class ReplayOptions:
     def __post_init__(self) -> None:
         """Check and normalise every field."""
         object.__setattr__(self, "attention_scale", _checked_scale(self.attention_scale))
-        if self.query_coding not in _QUERY_CODINGS:
+        if not isinstance(self.query_coding, str) or self.query_coding not in _QUERY_CODINGS:
             raise ConfigError(
                 f"query_coding is {shown(self.query_coding)}; expected one of {', '.join(_QUERY_CODINGS)}"
             )
@@ -89,12 +89,12 @@ def _checked_scale(scale: object) -> str | float:
         held = np.float32(number)
     if not (np.isfinite(held) and held > 0.0):
         raise ConfigError(f"attention_scale is {number!r}; expected a positive number that float32 can hold")
-    return number
+    return "reference" if held == 1.0 else number
 
 
 def _checked_codec(codec: object, name: str) -> Codec:
     if not isinstance(codec, str):
-        if not isinstance(codec, Codec):
+        if isinstance(codec, type) or not isinstance(codec, Codec):
             raise ConfigError(f"{name} is {shown(codec)}; expected a codec, or the id of one")
         return codec
     try:

@@ -42,6 +42,11 @@ class ScaleFit:
         return bool((self.errors <= FITS).all())
 
     @property
+    def middle_error(self) -> float:
+        """Median of the errors: what is left of a query that fits, if most do."""
+        return float(np.median(self.errors))
+
+    @property
     def error(self) -> float:
         """Mean of the errors over the queries."""
         return float(self.errors.mean())
@@ -94,10 +99,9 @@ def _fits(problems: Sequence[_Problem], scale: float) -> Float64[Array, "3 q"]:
 def _mean_errors(
     problems: Sequence[_Problem], scales: Float64[Array, " s"], *, directions: bool
 ) -> Float64[Array, " s"]:
-    # The mean of lengths, not of squares: one query that fits nothing must not move the scale of the others.
-    with np.errstate(over="ignore", invalid="ignore"):
-        errors = np.mean([problem.fit(scales)[int(directions)] for problem in problems], axis=0)
-    return np.where(np.isfinite(errors), errors, np.inf)
+    # Bounded by 1, and not squared: a query that fits nothing, however far it is off, must not move the others' scale.
+    errors = np.array([problem.fit(scales)[int(directions)] for problem in problems])
+    return (errors / (1.0 + errors)).mean(axis=0)
 
 
 def _best_scale(problems: Sequence[_Problem], scales: Float64[Array, " s"], *, directions: bool) -> float:

@@ -88,8 +88,9 @@ class ScoreReport:
     misplaced: float
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def score_report(queries: Sequence[QueryRows]) -> ScoreReport:
-    """Compare the scores of all queries, tier by tier."""
+    """Compare the scores of all queries, tier by tier; scores that are not finite give numbers that are not."""
     tiers = tuple(_tier_scores(queries, tier) for tier in TIERS)
     return ScoreReport(
         tiers=tiers,
@@ -105,17 +106,16 @@ def score_report(queries: Sequence[QueryRows]) -> ScoreReport:
 def _tier_scores(queries: Sequence[QueryRows], tier: Tier) -> TierScores:
     exact = [rows.exact_scores[rows.of(tier)].astype(np.float64) for rows in queries]
     coded = [rows.coded_scores[rows.of(tier)].astype(np.float64) for rows in queries]
-    with np.errstate(invalid="ignore", over="ignore"):
-        errors = [c - e for c, e in zip(coded, exact, strict=True)]
-        found = [_rank_correlation(e, c) for e, c in zip(exact, coded, strict=True)]
-        correlations = [value for value in found if value is not None]
-        return TierScores(
-            tier,
-            bias=_mean([float(error.mean()) for error in errors]),
-            spread=_mean([float(error.std()) for error in errors]),
-            deviation=_mean([float(scores.std()) for scores in exact]),
-            rank_correlation=_mean(correlations) if correlations else None,
-        )
+    errors = [c - e for c, e in zip(coded, exact, strict=True)]
+    found = [_rank_correlation(e, c) for e, c in zip(exact, coded, strict=True)]
+    correlations = [value for value in found if value is not None]
+    return TierScores(
+        tier,
+        bias=_mean([float(error.mean()) for error in errors]),
+        spread=_mean([float(error.std()) for error in errors]),
+        deviation=_mean([float(scores.std()) for scores in exact]),
+        rank_correlation=_mean(correlations) if correlations else None,
+    )
 
 
 def _rank_correlation(a: Float64[Array, " t"], b: Float64[Array, " t"]) -> float | None:

@@ -266,17 +266,17 @@ def _fib_codes(indices):
     return codes._replace(indices=indices)
 
 
-@pytest.mark.parametrize("settings", [(5, 32), (0, 32), (4, 1), (4, 4097), (-4, 32)])
+@pytest.mark.parametrize("settings", [(5, 32), (0, 32), (4, 1), (4, 4097), (-4, 32), (4.0, 32), (4, 32.5)])
 def test_fib_settings_that_make_no_codebook_are_refused(settings):
     """Block size and number of codewords are checked when the codec is made."""
     with pytest.raises(CodecError, match=r"expected block_dim 4 or 8 and 2 to 4096 codewords$"):
         FibQuant(*settings)
 
 
-@pytest.mark.parametrize("settings", [(1, 32), (17, 32), (8, 0), (8, -1)])
+@pytest.mark.parametrize("settings", [(1, 32), (17, 32), (8, 0), (8, -1), (8, 65537), (8.0, 32), (8, 32.5)])
 def test_turbo_settings_that_code_nothing_are_refused(settings):
     """Bits and projections are checked when the codec is made."""
-    with pytest.raises(CodecError, match=r"expected 2 to 16 bits and at least 1 projection$"):
+    with pytest.raises(CodecError, match=r"expected 2 to 16 bits and 1 to 65536 projections$"):
         TurboQuant(*settings)
 
 

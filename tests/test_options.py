@@ -19,7 +19,9 @@ from polykv_core import (
     ConfigError,
     ExactCodec,
     FibQuant,
+    KvTensorShape,
     ReplayOptions,
+    SharedKVPool,
     TurboQuant,
     cli,
     every_k,
@@ -41,7 +43,7 @@ OTHERS = {"attention_scale": 0.3, "query_coding": "exact", "pool_codec": "fib_k4
 codecs = st.one_of(
     st.just(ExactCodec()),
     st.builds(FibQuant, st.sampled_from([4, 8]), st.integers(2, 4096)),
-    st.builds(TurboQuant, st.integers(2, 16), st.integers(1, 999_999)),
+    st.builds(TurboQuant, st.integers(2, 16), st.integers(1, 2**16)),
 )
 float32_scales = st.floats(1e-37, 1e38)
 scales = st.one_of(st.sampled_from(["reference", "inverse_sqrt_head_dim"]), float32_scales)
@@ -144,11 +146,37 @@ def test_a_scale_becomes_a_plain_number(number):
     assert json.dumps(options.changed) == '{"attention_scale": 0.5}'
 
 
-@pytest.mark.parametrize(("scale", "plain"), [(1, 1.0), (np.int64(2), 2.0)])
+@pytest.mark.parametrize(("scale", "plain"), [(3, 3.0), (np.int64(2), 2.0)])
 def test_a_whole_number_is_a_scale(scale, plain):
     """Integers mean the same as floats, and become floats."""
     assert ReplayOptions(attention_scale=scale) == ReplayOptions(attention_scale=plain)
     assert type(ReplayOptions(attention_scale=scale).attention_scale) is float
+
+
+@pytest.mark.parametrize("scale", [1, 1.0, 1.0 + 1e-12])
+def test_a_scale_of_one_is_the_reference_s(scale):
+    """What float32 holds as 1 changes no number, so it is no option either."""
+    assert ReplayOptions(attention_scale=scale) == ReplayOptions()
+    assert ReplayOptions(attention_scale=scale).changed == {}
+
+
+def test_a_codec_without_its_settings_is_refused():
+    """The class is no codec: the parentheses were forgotten."""
+    with pytest.raises(ConfigError, match=r"^pool_codec is .*; expected a codec, or the id of one$"):
+        ReplayOptions(pool_codec=FibQuant)
+
+
+def test_near_scores_keep_their_order_at_any_scale():
+    """Scores one last digit apart would tie once they are scaled; they are ranked before."""
+    keys = np.zeros((9, 8), dtype=np.float32)
+    keys[:, 0] = np.float32(1.9) + np.arange(9, dtype=np.float32) * np.float32(2.0**-23)
+    rows = np.concatenate([keys, np.ones((9, 8), dtype=np.float32)], axis=1)
+    pool = SharedKVPool.build(rows[:5], KvTensorShape(1, 1, 8), 0, ExactCodec())
+    shell = pool.materialize_shell("a", rows[5:], 0, ExactCodec())
+    query = np.eye(8, dtype=np.float32)[0]
+    for scale in ("reference", "inverse_sqrt_head_dim", 1e-44):
+        ranked = rank(pool, shell, 0, 0, query, 9, ReplayOptions(attention_scale=scale))
+        assert ranked.rows.tolist() == list(range(8, -1, -1))
 
 
 @pytest.mark.parametrize(

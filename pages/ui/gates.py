@@ -110,7 +110,7 @@ def flip_in_words(verdict: GateVerdict, receipt: Receipt) -> str:
         return "none alone: other gates fail too"
     k = words.unbroken(f"k = {flip.candidate_k}")
     if not flip.passes and flip.candidate_k != receipt.selected_candidate_k:
-        k += " (not the selected one)"
+        k += " (not selected)"
     looser, tighter = ("lowering", "raising") if gate.side == "min" else ("raising", "lowering")
     if flip.passes:
         return f"{looser} it to {words.number(flip.threshold)} would pass {k}"

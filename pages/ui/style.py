@@ -15,6 +15,8 @@ TURNED = "turned"
 _RULES = f"""<style>
 [class*="st-key-{SIDE_BY_SIDE}"] [data-testid="stColumn"] {{min-width: min(100%, 24rem)}}
 .st-key-{ICONS_ONLY} button [data-testid="stMarkdownContainer"] {{position: absolute; clip-path: inset(50%)}}
+.st-key-{LAST_CELL_BELOW} td:last-child {{white-space: normal}}
+.st-key-{TURNED} :is(td, th) {{padding-inline: 0.4rem !important}}
 @media (max-width: 62rem) {{
     .st-key-{LAST_CELL_BELOW} tr {{display: flex; flex-wrap: wrap}}
     .st-key-{LAST_CELL_BELOW} :is(td, th) {{flex: 1 1 30%; min-width: 0; white-space: normal; border: none}}

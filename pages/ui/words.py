@@ -10,6 +10,7 @@ STATISTICS: dict[Statistic, str] = {
     "p95": "what 95 % of queries keep to",
     "worst": "worst query",
 }
+_MANY = 2.0  # beyond that, "times" reads better than per cent
 METRIC_BY_NAME = {metric.name: metric for metric in METRICS}
 
 
@@ -67,7 +68,12 @@ def share(verdict: GateVerdict) -> str:
     """A margin as a share of what the gate asks for, in brackets after a space; nothing of a gate at 0."""
     if not verdict.threshold or not math.isfinite(verdict.margin):
         return ""
-    return f" ({number(100 * abs(verdict.margin / verdict.threshold), 3)} % of its threshold)"
+    share = abs(verdict.margin / verdict.threshold)
+    return (
+        f" ({number(share, 3)} times its threshold)"
+        if share > _MANY
+        else f" ({number(100 * share, 3)} % of its threshold)"
+    )
 
 
 def over_queries(statistic: Statistic) -> str:

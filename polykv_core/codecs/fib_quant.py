@@ -5,7 +5,7 @@ The shared pool's codec. Source: FibQuant, radial-angular vector quantisation wi
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, no_type_check
 
 import numpy as np
 from cachetools import LRUCache, cached
@@ -26,6 +26,7 @@ class FibCodes(NamedTuple):
     norms: Float16[Array, " t"]
 
 
+@no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True)
 class FibQuant:
     """Blocks of `block_dim` coordinates, `codeword_count` codewords (2 to 4096). The reference: 4 and 32."""
@@ -35,7 +36,8 @@ class FibQuant:
 
     def __post_init__(self) -> None:
         """Refuse settings that make no codebook."""
-        if self.block_dim not in (4, 8) or not 2 <= self.codeword_count <= 4096:
+        whole = type(self.block_dim) is int and type(self.codeword_count) is int
+        if not whole or self.block_dim not in (4, 8) or not 2 <= self.codeword_count <= 4096:
             raise CodecError(
                 f"fib_quant with block_dim {self.block_dim} and {self.codeword_count} codewords; "
                 "expected block_dim 4 or 8 and 2 to 4096 codewords"

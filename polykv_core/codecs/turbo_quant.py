@@ -6,7 +6,7 @@ E[sign(g.x)(g.y)] = sqrt(2/pi) (x.y)/|x|); TurboQuant, which joins the two.
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, no_type_check
 
 import numpy as np
 from cachetools import LRUCache, cached
@@ -18,6 +18,7 @@ from polykv_core.rotation import HadamardRotation, QrRotation
 from polykv_core.streams import standard_normals
 
 _SKETCH_SALT = (0xCAFEBABE00000001 + 0xDEADBEEF12345678) & U64_MASK
+_MOST_PROJECTIONS = 2**16
 _PI = np.float32(np.pi)
 
 
@@ -29,6 +30,7 @@ class TurboCodes(NamedTuple):
     signs: Int8[Array, "t projection"]
 
 
+@no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True)
 class TurboQuant:
     """`bits` from 2 to 16 (the polar stage gets one less) and the number of sketch projections. Reference: 8, 32."""
@@ -38,10 +40,11 @@ class TurboQuant:
 
     def __post_init__(self) -> None:
         """Refuse settings that code nothing."""
-        if not 2 <= self.bits <= 16 or self.projections < 1:
+        whole = type(self.bits) is int and type(self.projections) is int
+        if not whole or not 2 <= self.bits <= 16 or not 1 <= self.projections <= _MOST_PROJECTIONS:
             raise CodecError(
                 f"turbo_quant with {self.bits} bits and {self.projections} projections; "
-                "expected 2 to 16 bits and at least 1 projection"
+                f"expected 2 to 16 bits and 1 to {_MOST_PROJECTIONS} projections"
             )
 
     @property

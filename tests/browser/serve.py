@@ -21,14 +21,14 @@ def _end_with_parent() -> None:
 
 
 def _measure_or_hold(measure):
-    def measured(fixture, ks, on_query):
+    def measured(fixture, ks, on_query, *, options):
         def told(done, total):
             on_query(done, total)
             while fixture.model_id == HELD_UP and done == 1:
                 time.sleep(0.05)
                 on_query(done, total)  # raises once the job is cancelled
 
-        return measure(fixture, ks, told)
+        return measure(fixture, ks, told, options=options)
 
     return measured
 

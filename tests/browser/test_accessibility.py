@@ -35,7 +35,7 @@ def serious_faults(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["", "model-replay", "about"], ids=lambda path: path or "replay")
+@pytest.mark.parametrize("path", ["", "explain", "model-replay", "about"], ids=lambda path: path or "replay")
 def test_axe_finds_no_serious_fault(visit, dashboard_url, path, scheme):
     """Names, contrast, structure: all of the page, with everything open that can be opened."""
     page = visit(color_scheme=scheme)
