@@ -115,7 +115,7 @@ def test_the_errors_are_what_plain_attention_misses(scale, draw, odd):
 
 @given(draw=st.integers(0, 99))
 def test_no_scale_on_a_grid_comes_nearer(draw):
-    """Of outputs with noise, which no scale gives: the mean of the bounded errors is the least, up to 5 % for a name."""
+    """Of outputs with noise, which no scale gives: the mean bounded error is the least, up to 5 % for a name."""
     random = np.random.default_rng(draw)
     queries = [[getattr(query, name) for name in ARRAYS] for query in capture(0.3, draw=draw).queries]
     noisy = fixture_of(
