@@ -36,13 +36,13 @@ def app(patient):  # noqa: ARG001 - it is there for what it changes
 @pytest.fixture
 def measured(monkeypatch):
     """The ks of every measurement that the dashboard makes."""
-    from pages.ui import state
+    from pages.ui import replayed
 
-    calls, measure = [], state.measure
+    calls, measure = [], replayed.measure
 
     def counted(fixture, ks, on_query, *, options):
         calls.append(ks)
         return measure(fixture, ks, on_query, options=options)
 
-    monkeypatch.setattr(state, "measure", counted)
+    monkeypatch.setattr(replayed, "measure", counted)
     return calls

@@ -19,7 +19,7 @@ from dashboard import (
     verdict,
 )
 
-from pages.ui import controls, jobs, state, uploads
+from pages.ui import controls, jobs, replayed, uploads
 from pages.ui.samples import Sample
 from polykv_core import (
     CapturedReplayConfig,
@@ -209,7 +209,7 @@ def held_up(monkeypatch):
 
         return measure(fixture, ks, told, options=options)
 
-    monkeypatch.setattr(state, "measure", slow)
+    monkeypatch.setattr(replayed, "measure", slow)
     yield begun, may_go_on
     may_go_on.set()
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from pages.ui import gates, style, words
-from pages.ui.state import Source
+from pages.ui.replayed import Source
 from pages.ui.sweep import Receipt
 from polykv_core import METRICS, CandidateReplayMetrics, Measurement, passing, smallest_passing_k, verdicts
 

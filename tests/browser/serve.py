@@ -10,7 +10,7 @@ import time
 
 from streamlit.web.cli import main
 
-from pages.ui import state
+from pages.ui import replayed
 
 HELD_UP = "held up"
 
@@ -34,7 +34,7 @@ def _measure_or_hold(measure):
 
 
 if __name__ == "__main__":
-    state.measure = _measure_or_hold(state.measure)
+    replayed.measure = _measure_or_hold(replayed.measure)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.argv = ["streamlit", "run", *sys.argv[1:]]
     main()
