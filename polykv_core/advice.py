@@ -68,8 +68,11 @@ def _changes(explanation: Explanation) -> Iterator[tuple[str, ReplayOptions, int
     used, head_dim = explanation.options, explanation.head_dim
     yield "as replayed", used, 0
     natural, fitted = 1.0 / math.sqrt(head_dim), explanation.scale.scale
+    scaled = replace(used, attention_scale="inverse_sqrt_head_dim")
     if not math.isclose(explanation.used_scale, natural, rel_tol=_SAME_SCALE):
-        yield f"scale 1/sqrt({head_dim})", replace(used, attention_scale="inverse_sqrt_head_dim"), 0
+        yield f"scale 1/sqrt({head_dim})", scaled, 0
+        if used.query_coding != "exact":
+            yield f"scale 1/sqrt({head_dim}) and exact query", replace(scaled, query_coding="exact"), 0
     if not any(math.isclose(fitted, other, rel_tol=_SAME_SCALE) for other in (explanation.used_scale, natural)):
         yield f"scale {fitted:.4g}, as fitted", replace(used, attention_scale=fitted), 0
     singles = (
@@ -103,7 +106,7 @@ def _recomputed(explanation: Explanation, cost: float) -> str:
     named = f"{fit.named} = {fit.scale:.4g}" if fit.named and fit.named != "1" else f"a scale of {fit.scale:.4g}"
     return (
         f"The captured output fits {named} (error {fit.middle_error:.1g}); the replay used {used:.4g}. That alone "
-        f"costs {cost:.3g} of output cosine. Replay with that scale, or capture the query with it multiplied in."
+        f"costs {cost:.3g} of output cosine. Try that scale, or capture the query with it multiplied in."
     )
 
 
@@ -114,8 +117,9 @@ def _keys(explanation: Explanation, cost: float) -> str:
         raised, against = ("pool", "shell") if scores.tier_bias > 0 else ("shell", "pool")
         return (
             f"Coded keys raise {raised} scores by {abs(scores.tier_bias):.3g} against {against} scores, where the "
-            f"exact scores' standard deviation is {scores.deviation:.3g}: {lands}. That costs {cost:.3g} of output "
-            "cosine. Try the exact query, or more codewords."
+            f"exact scores' standard deviation is {scores.deviation:.3g}, and keep little of their order (rank "
+            f"correlation {_correlation(explanation, raised)}): {lands}. That costs {cost:.3g} of output cosine. Try "
+            "the exact query, or more codewords."
         )
     worst = max(scores.tiers, key=lambda tier: tier.spread)
     return (
@@ -123,6 +127,11 @@ def _keys(explanation: Explanation, cost: float) -> str:
         f"(standard deviation), where the exact scores' own is {worst.deviation:.3g}, and {lands}. "
         f"Try the exact query, or a finer {worst.tier} codec."
     )
+
+
+def _correlation(explanation: Explanation, name: str) -> str:
+    found = next(tier.rank_correlation for tier in explanation.scores.tiers if tier.tier == name)
+    return "none" if found is None else f"{found:.2g}"
 
 
 def _selected(explanation: Explanation, cost: float) -> str:

@@ -31,9 +31,12 @@ class Interval:
 
 
 def intervals(queries: QueryMetrics, statistic: Statistic = "mean") -> Mapping[str, Interval]:
-    """An interval for each gated metric, as its gate looks at it; `queries` holds one k. None for a single query."""
+    """An interval for each gated metric, as its gate looks at it; `queries` holds one k.
+
+    None for a single query, and none for the worst query: drawing from the queries there are never shows a worse one.
+    """
     count = len(queries.rows)
-    if count < 2:
+    if count < 2 or statistic == "worst":
         return {}
     resampled = _resampled(queries)
     found = {}

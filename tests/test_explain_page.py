@@ -131,6 +131,8 @@ def test_a_link_to_the_page_brings_its_fixture_and_options():
     app = new_session(sample=SYNTHETIC.name, pool_codec="exact", shell_codec="exact", attention_scale="0.25")
     app.switch_page(PAGE).run()
     assert not app.exception
-    assert "Not as the reference replays" not in markdown(app)
+    assert "**Not as the reference replays:** attention_scale 0.25; pool_codec exact; shell_codec exact." in markdown(
+        app
+    )
     assert app.selectbox("pool_codec").value == "exact"
     assert any("Nothing much is lost" in text or "Reading only k" in text for text in markdown(app).splitlines())

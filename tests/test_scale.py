@@ -139,6 +139,7 @@ def test_a_query_with_another_s_output_moves_nothing(odd):
     assert np.flatnonzero(fit.errors > FITS).tolist() == [odd]
     assert np.flatnonzero(fit.directions > FITS).tolist() == [odd]
     assert not fit.fits
+    assert fit.middle_error < 1e-4
 
 
 def test_a_shortened_output_is_found_by_its_direction():

@@ -20,6 +20,7 @@ from polykv_core import (
 from polykv_core.gates import candidate_of
 
 NAMES = [gate.metric for gate in GATES]
+RESAMPLED = ("mean", "p95")
 
 
 def queries_of(**columns):
@@ -43,7 +44,7 @@ def drawn(count, draw=0):
     )
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("statistic", RESAMPLED)
 def test_the_same_queries_give_the_same_intervals(statistic):
     """Each time, for every gated metric, in the gates' order; other queries give others."""
     first, second, other = (intervals(drawn(12, draw), statistic) for draw in (0, 0, 1))
@@ -52,14 +53,14 @@ def test_the_same_queries_give_the_same_intervals(statistic):
     assert all(first[name] != other[name] for name in ("output_mse_mean", "kl_divergence_mean", "ppl_proxy_delta"))
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("statistic", RESAMPLED)
 def test_a_single_query_has_no_interval(statistic):
     """There is nothing to resample; two are enough."""
     assert intervals(drawn(1), statistic) == {}
     assert list(intervals(drawn(2), statistic)) == NAMES
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("statistic", RESAMPLED)
 @given(count=st.integers(2, 20), value=st.floats(0.01, 3.0))
 def test_queries_that_are_all_alike_give_points(statistic, count, value):
     """Whatever is drawn is the same again."""
@@ -68,9 +69,9 @@ def test_queries_that_are_all_alike_give_points(statistic, count, value):
     assert intervals(alike, statistic)["output_mse_mean"].low == pytest.approx(value, rel=1e-12)
 
 
-@given(draw=st.integers(0, 999), count=st.integers(2, 40), statistic=st.sampled_from(STATISTICS))
+@given(draw=st.integers(0, 999), count=st.integers(2, 40), statistic=st.sampled_from(RESAMPLED))
 def test_an_interval_stays_within_the_queries(draw, count, statistic):
-    """No resample has a mean, a p95 or a worst below the least or above the largest; low is no higher than high."""
+    """No resample has a mean or a p95 below the least or above the largest; low is no higher than high."""
     queries = drawn(count, draw)
     found = intervals(queries, statistic)
     for name, values in (("output_cosine_mean", queries.cosine), ("output_mse_mean", queries.mse)):
@@ -93,13 +94,13 @@ def resampled(values, statistic):
     """The statistic of sets drawn from some values, larger being worse: by another generator, one set at a time."""
     random = np.random.default_rng(1)
     sets = (random.choice(values, len(values)) for _ in range(RESAMPLES))
-    of_set = {"mean": np.mean, "p95": lambda drawn: np.percentile(drawn, 95.0), "worst": np.max}[statistic]
+    of_set = {"mean": np.mean, "p95": lambda drawn: np.percentile(drawn, 95.0)}[statistic]
     return np.percentile([of_set(drawn) for drawn in sets], [2.5, 97.5])
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("statistic", RESAMPLED)
 def test_an_interval_is_that_of_a_plain_bootstrap(statistic):
-    """Of the mean, of what 95 % keep to, of the worst: as other draws have it, up to the noise of drawing."""
+    """Of the mean and of what 95 % keep to: as other draws have it, up to the noise of drawing."""
     queries = drawn(30)
     found = intervals(queries, statistic)
     for name, worse in (("output_mse_mean", queries.mse), ("output_cosine_mean", -queries.cosine)):
@@ -109,12 +110,9 @@ def test_an_interval_is_that_of_a_plain_bootstrap(statistic):
         assert (found[name].low, found[name].high) == pytest.approx(expected, abs=noise)
 
 
-def test_the_worst_query_is_the_worse_end_of_its_interval():
-    """Of ten it is drawn in most resamples; never is anything worse."""
-    queries = drawn(10)
-    found = intervals(queries, "worst")
-    assert found["output_mse_mean"].high == queries.mse.max()
-    assert found["output_cosine_mean"].low == queries.cosine.min()
+def test_the_worst_query_has_no_interval():
+    """Drawing from the queries there are never shows a worse one, so it would always look certain on that side."""
+    assert intervals(drawn(10), "worst") == {}
 
 
 def test_a_perplexity_delta_is_looked_at_as_its_gate_does():

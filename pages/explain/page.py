@@ -20,9 +20,9 @@ if part.value is None:
     st.stop()
 
 explanation = part.value
-explained.draw_reasons(explanation)
+explained.draw_reasons(explanation, screen.shown.receipt)
 findings.draw(explanation.findings)
-ladder.draw(explanation)
+metric = ladder.draw(explanation)
 
 changes = explain_state.changes(screen.shown, read, explanation)
 st.header("What would help", anchor=False)
@@ -32,6 +32,6 @@ if changes.value:
     ladder.draw_changes(changes.value)
 
 microscope.draw(explanation)
-query_rows.draw(explanation)
+query_rows.draw(explanation, metric)
 explained.draw_statistics(explanation)
 explained.draw_download(explanation, changes.value or (), screen.shown)

@@ -7,10 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui import downloads, exports, words
+from pages.ui import downloads, exports, verdict, words
 from pages.ui.explain_state import Part, try_again
 from pages.ui.notices import draw_fault
 from pages.ui.state import Shown
+from pages.ui.sweep import Receipt
 from polykv_core import Change, Explanation, explanation_json, head_statistics, reasons
 
 
@@ -44,13 +45,20 @@ def draw_notices(part: Part[Any]) -> None:
             st.button("Work it out", key="explain_again", on_click=try_again, icon=":material/replay:")
 
 
-def draw_reasons(explanation: Explanation) -> None:
-    """Where the fidelity goes, what costs most first."""
+def draw_reasons(explanation: Explanation, receipt: Receipt) -> None:
+    """Where the fidelity goes, what costs most first; and what is not as the reference or as the gates have it."""
+    verdict.draw_apart(receipt)
     first, *others = reasons(explanation)
     with st.container(border=True):
         st.markdown(f"**{first}**")
         if others:
             st.markdown("\n".join(f"- {reason}" for reason in others))
+        st.caption("What these suggest is tried out below, under What would help: not everything helps every head.")
+    if receipt.config.statistic != "mean":
+        st.caption(
+            f":material/info: The gates hold this: {words.STATISTICS[receipt.config.statistic]}. Ladder, changes and "
+            "scores are means; each query by itself stands further below."
+        )
 
 
 def draw_statistics(explanation: Explanation) -> None:

@@ -12,7 +12,9 @@ from polykv_core import command_line, file_stem
 
 def stem(shown: Shown) -> str:
     """How files about this verdict are called, without their ending."""
-    return file_stem(shown.source.model_id, shown.receipt.passed, shown.source.digest)
+    stem = file_stem(shown.source.model_id, shown.receipt.passed, shown.source.digest)
+    reference = shown.receipt.config.statistic == "mean" and not shown.receipt.options.changed
+    return stem if reference else f"{stem}_with_options"
 
 
 def draw(shown: Shown, link: str) -> None:

@@ -23,11 +23,12 @@ _WORDS = {
     "recency": ("Last rows", "exact attention over the last k rows"),
 }
 _METRICS = tuple(gate.metric for gate in GATES)
+_ROUNDING = 1e-7  # logits are float32
 _LOST, _GIVEN_BACK, _TOTAL = "#D55E00", "#009E73", "#0072B2"
 
 
-def draw(explanation: Explanation) -> None:
-    """The ladder, the steps one at a time, and the controls."""
+def draw(explanation: Explanation) -> str:
+    """The ladder, the steps one at a time, and the controls; says in which metric the loss is shown."""
     st.header("The loss ladder", anchor=False)
     st.caption(
         "Each stage makes one more step as the replay does. What it adds is its price; a negative one gives some back."
@@ -39,8 +40,9 @@ def draw(explanation: Explanation) -> None:
         format_func=lambda name: words.METRIC_BY_NAME[name].label,
         key="ladder_metric",
     )
-    figure = waterfall(explanation.stages, metric or _METRICS[0])
-    st.plotly_chart(figure, key="ladder_chart", alt=in_words(explanation.stages, metric or _METRICS[0]))
+    shown: str = metric or _METRICS[0]
+    figure = waterfall(explanation.stages, shown)
+    st.plotly_chart(figure, key="ladder_chart", alt=in_words(explanation.stages, shown))
     stages, alone, controls = st.tabs(["Stage by stage", "One step at a time", "Controls"])
     with stages:
         _draw_table(explanation.stages, "Added: beyond the stage before.", "The loss ladder")
@@ -49,9 +51,11 @@ def draw(explanation: Explanation) -> None:
     with controls:
         _draw_table(explanation.controls, "Added: beyond exact attention with the replay's scale.", "Controls")
         st.caption(
-            "The fitted scale must come out at each metric's best value, or the fixture contradicts itself. Rows "
-            "chosen by compressed score ('Top k only') should beat random rows and the last rows."
+            "The fitted scale must come out at each metric's best value, or the fixture contradicts itself; of KL, PPL "
+            "and top-1 at those of 'Captured output', the floor. Rows chosen by compressed score ('Top k only') should "
+            "beat random rows and the last rows."
         )
+    return shown
 
 
 def draw_changes(changes: Sequence[Change]) -> None:
@@ -85,7 +89,7 @@ def waterfall(stages: Sequence[Stage], metric: str) -> go.Figure:
         "x": [name.replace(" ", "<br>", 1) for name in (*names, "Whole loss")],
         "y": [*added, stages[-1].loss[metric]],
         "measure": ["relative"] * len(stages) + ["total"],
-        "text": [f"{words.number(value, 3)}" for value in (*added, stages[-1].loss[metric])],
+        "text": [_brief(value) for value in (*added, stages[-1].loss[metric])],
         "textposition": "outside",
         "cliponaxis": False,
         "increasing": {"marker": {"color": _LOST}},
@@ -110,9 +114,9 @@ def waterfall(stages: Sequence[Stage], metric: str) -> go.Figure:
 
 def in_words(stages: Sequence[Stage], metric: str) -> str:
     """The chart for those who do not see it."""
-    steps = "; ".join(f"{_WORDS[stage.name][0]} adds {words.number(stage.added[metric], 3)}" for stage in stages)
+    steps = "; ".join(f"{_WORDS[stage.name][0]} adds {_brief(stage.added[metric])}" for stage in stages)
     label = words.METRIC_BY_NAME[metric].label
-    return f"Loss in {label}, lower is better: {steps}. In all {words.number(stages[-1].loss[metric], 3)}."
+    return f"Loss in {label}, lower is better: {steps}. In all {_brief(stages[-1].loss[metric])}."
 
 
 def _draw_table(stages: Sequence[Stage], added: str, alt: str) -> None:
@@ -128,7 +132,7 @@ def _row(stage: Stage) -> dict[str, str]:
         for metric in _METRICS
     }
     cosine, kl = (stage.added[metric] for metric in ("output_cosine_mean", "kl_divergence_mean"))
-    added = {"Cosine lost": words.number(cosine, 3), "KL added": words.number(kl, 3)}
+    added = {"Cosine lost": _brief(cosine), "KL added": _brief(kl)}
     return {"Stage": f"**{name}**: {meaning}"} | {head: words.unbroken(text) for head, text in (values | added).items()}
 
 
@@ -137,6 +141,12 @@ def _cells(candidate: CandidateReplayMetrics, base: CandidateReplayMetrics) -> d
     for gate in GATES:
         value, before = (gate.gated(getattr(of, gate.metric)) for of in (candidate, base))
         better = value > before if gate.side == "min" else value < before
-        mark = "" if value == before else "▲ " if better else "▼ "
-        cells[words.named(gate.metric, gate.label)] = words.unbroken(f"{mark}{words.number(value, 5)}")
+        said, said_before = words.number(value, 5), words.number(before, 5)
+        mark = "" if said == said_before else "▲ " if better else "▼ "
+        cells[words.named(gate.metric, gate.label)] = words.unbroken(f"{mark}{said}")
     return cells
+
+
+def _brief(value: float) -> str:
+    """A loss in few digits; what only rounding leaves is none."""
+    return "0" if abs(value) < _ROUNDING else words.number(value, 3)

@@ -7,22 +7,26 @@ import streamlit as st
 from pages.ui import style, words
 from polykv_core import METRICS, Explanation, QueryRows
 
-_MOST_LISTED = 8
-_EXACT, _CODED, _DROPPED = "#0072B2", "#E69F00", "#D55E00"
+_MOST_LISTED, _LEAST = 8, 1e-6
+_EXACT, _CODED, _DROPPED = "#0072B2", "#E69F00", "#CC79A7"
 
 
-def draw(explanation: Explanation) -> None:
-    """The table of queries, and the rows of the one that is chosen."""
+def draw(explanation: Explanation, metric: str) -> None:
+    """The table of queries, the worst in a metric first, and the rows of the one that is chosen."""
     st.header("Query by query", anchor=False)
-    st.caption("The worst output cosine first. Choose a query by its row to see its rows below.")
-    order = np.argsort(np.where(np.isfinite(cosines(explanation)), cosines(explanation), -np.inf), kind="stable")
+    label = words.METRIC_BY_NAME[metric].label
+    st.caption(
+        f"The worst {label} first, as chosen above. Choose a query by its row to see its rows below. Exact weight is "
+        "that of exact keys at the replay's scale."
+    )
+    order = worst_first(explanation, metric)
     table = _table(explanation, order)
     chosen = st.dataframe(
         table,
         hide_index=True,
         on_select="rerun",
         selection_mode="single-row",
-        key=f"queries_{explanation.fixture_digest[:20]}_{explanation.candidate_k}",
+        key=f"queries_{explanation.fixture_digest[:20]}_{explanation.candidate_k}_{metric}",
         column_config={name: st.column_config.NumberColumn(name, format="%.5g") for name in table if name != "Query"},
         alt="Every query's metrics, the worst first",
     )
@@ -31,29 +35,35 @@ def draw(explanation: Explanation) -> None:
     st.subheader(f"The rows of query {query}", anchor=False)
     rows = explanation.rows[query]
     st.plotly_chart(weights(rows), key="query_weights", alt=in_words(rows, query))
-    st.markdown(f"{in_words(rows, query)} Where the exact weight lies, the largest share first:")
+    st.markdown(f"{in_words(rows, query)} The rows with the most weight, exact or compressed:")
     with st.container(key=f"{style.FIRST_CELL_ABOVE}_rows"):
-        st.table(_heaviest(rows), border="horizontal", hide_index=True, alt=f"Rows of query {query} by exact weight")
+        st.table(_heaviest(rows), border="horizontal", hide_index=True, alt=f"Rows of query {query} by weight")
 
 
-def cosines(explanation: Explanation) -> np.ndarray:
-    """Each query's output cosine."""
-    return explanation.queries.cosine[:, 0]
+def worst_first(explanation: Explanation, metric: str) -> np.ndarray:
+    """The queries by their loss in a metric, where it says something of each; what is not finite is worst."""
+    found = words.METRIC_BY_NAME[metric]
+    if found.per_query is None:
+        return np.arange(len(explanation.rows))
+    loss = np.abs(found.per_query(explanation.queries)[:, 0].astype(np.float64) - found.best)
+    return np.argsort(-np.where(np.isfinite(loss), loss, np.inf), kind="stable")
 
 
 def weights(rows: QueryRows) -> go.Figure:
     """Exact and compressed weight by position, with the rows that were not read and the end of the pool."""
-    positions = np.arange(len(rows.read))
-    # On a logarithmic axis; weights too small to see at all stand at its foot.
-    exact, coded = (np.maximum(w, 1e-6) for w in (rows.exact_weights, rows.coded_weights))
-    dropped = positions[~rows.read]
+    # On a logarithmic axis; a weight too small for it stands at its foot, a row with no more than that is left out.
+    exact, coded = (np.maximum(w, _LEAST) for w in (rows.exact_weights, rows.coded_weights))
+    seen = np.maximum(exact, coded) > _LEAST
+    drawn, dropped = np.flatnonzero(seen), np.flatnonzero(seen & ~rows.read)
     traces = [
-        _markers(positions, exact, "exact weight", "circle-open", _EXACT),
-        _markers(positions, coded, "compressed weight", "diamond", _CODED),
+        _markers(drawn, exact[drawn], "exact weight", "circle-open", _EXACT),
+        _markers(drawn, coded[drawn], "compressed weight", "diamond", _CODED),
         _markers(dropped, exact[dropped], "exact, not read", "x-thin-open", _DROPPED),
     ]
+    left_out = len(rows.read) - len(drawn)
+    subtitle = f"share of the attention, log scale; {left_out} rows with at most 1e-6 are not drawn"
     layout = {
-        "title": {"text": "Weight by position", "subtitle": {"text": "share of the attention, log scale from 1e-6"}},
+        "title": {"text": "Weight by position", "subtitle": {"text": subtitle}},
         "height": 380,
         "margin": {"l": 64, "r": 24, "t": 70, "b": 90},
         "legend": {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"},
@@ -81,12 +91,11 @@ def weights(rows: QueryRows) -> go.Figure:
             {
                 "x": rows.shared_tokens - 0.5,
                 "yref": "paper",
-                "y": 0.98,
+                "y": 1.0,
                 "text": "pool ends",
                 "showarrow": False,
-                "xanchor": "right",
-                "yanchor": "top",
-                "xshift": -4,
+                "xanchor": "center",
+                "yanchor": "bottom",
             }
         ],
     }
@@ -96,14 +105,21 @@ def weights(rows: QueryRows) -> go.Figure:
 def in_words(rows: QueryRows, query: int) -> str:
     """What was read of a query and what was dropped, in a sentence or two."""
     count, total = int(rows.read.sum()), len(rows.read)
-    held, lost = words.number(100 * rows.mass_read, 4), words.number(100 * (1 - rows.mass_read), 3)
+    moved = rows.coded_weights - rows.exact_weights
+    lost, gained = int(np.argmin(moved)), int(np.argmax(moved))
+    shift = (
+        f"Compression takes most from row {lost} ({_tier(rows, lost)}), whose weight goes from "
+        f"{_percent(rows.exact_weights[lost])} to {_percent(rows.coded_weights[lost])}, and gives most to row {gained} "
+        f"({_tier(rows, gained)}): {_percent(rows.exact_weights[gained])} to {_percent(rows.coded_weights[gained])}."
+    )
     if count == total:
-        return f"Of query {query} all {total} rows were read."
+        return f"Of query {query} all {total} rows were read. {shift}"
+    dropped = np.where(rows.read, 0.0, rows.exact_weights)
     heaviest = int(np.argmax(np.where(rows.read, -1.0, rows.exact_weights)))
-    weight = words.number(100 * float(rows.exact_weights[heaviest]), 3)
+    of_heaviest = f"row {heaviest} ({_tier(rows, heaviest)}) {_percent(dropped[heaviest])}"
     return (
-        f"Of query {query}'s {total} rows {count} were read; they hold {held} % of the exact weight. The rows dropped "
-        f"held {lost} %, the heaviest of them row {heaviest} ({_tier(rows, heaviest)}) with {weight} %."
+        f"Of query {query}'s {total} rows {count} were read. The rows dropped held {_percent(dropped.sum())} of the "
+        f"exact weight, the heaviest of them {of_heaviest}. {shift}"
     )
 
 
@@ -121,7 +137,9 @@ def _table(explanation: Explanation, order: np.ndarray) -> dict[str, list[float]
 
 
 def _heaviest(rows: QueryRows) -> list[dict[str, str]]:
-    best = np.argsort(-rows.exact_weights, kind="stable")[:_MOST_LISTED]
+    weight = np.maximum(rows.exact_weights, rows.coded_weights)
+    best = np.argsort(-weight, kind="stable")[:_MOST_LISTED]
+    best = best[(weight[best] > _LEAST) | (best == best[0])]
     return [
         {
             "Row": f"{row} ({_tier(rows, row)})",
@@ -129,7 +147,7 @@ def _heaviest(rows: QueryRows) -> list[dict[str, str]]:
             "Compressed weight": words.number(float(rows.coded_weights[row]), 4),
             "Exact score": words.number(float(rows.exact_scores[row]), 5),
             "Compressed score": words.number(float(rows.coded_scores[row]), 5),
-            "Read": "✓ read" if rows.read[row] else "✕ dropped",
+            "Read": words.unbroken("✓ read" if rows.read[row] else "✕ dropped"),
         }
         for row in best.tolist()
     ]
@@ -137,6 +155,11 @@ def _heaviest(rows: QueryRows) -> list[dict[str, str]]:
 
 def _tier(rows: QueryRows, row: int) -> str:
     return "pool" if row < rows.shared_tokens else "shell"
+
+
+def _percent(share: float) -> str:
+    """A share in per cent; one too small to matter as such."""
+    return f"{words.number(100 * float(share), 3)} %" if share >= _LEAST else "next to nothing"
 
 
 def _markers(x: np.ndarray, y: np.ndarray, name: str, symbol: str, colour: str) -> dict[str, object]:

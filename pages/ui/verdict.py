@@ -22,6 +22,11 @@ def draw_headline(receipt: Receipt) -> None:
     if off:
         which = f"{words.listed(off)} {'is' if len(off) == 1 else 'are'} off and cannot fail"
         st.markdown(f":orange-badge[:material/toggle_off: {which}]")
+    draw_apart(receipt)
+
+
+def draw_apart(receipt: Receipt) -> None:
+    """What keeps a verdict from being the reference's, if anything does."""
     apart = [f"{name} {value}" for name, value in receipt.options.changed.items()]
     if receipt.config.statistic != "mean":
         apart.append(f"gates hold: {words.STATISTICS[receipt.config.statistic]}")
