@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from polykv_core.codecs import ExactCodec, FibQuant, TurboQuant
 from polykv_core.errors import CodecError
 from polykv_core.explain import Explanation
@@ -18,6 +20,9 @@ _FLOOR_SHARE, _FLOOR_NATS = 0.5, 0.01
 # Output cosine that a step may cost without being worth a sentence.
 _NOTHING = 0.01
 _SAME_SCALE = 1e-3
+_IN_ORDER = 0.8  # rank correlation
+_FINER_CODEWORDS, _FINER_BITS = 256, 12
+_FINER_POOL, _FINER_SHELL = FibQuant(codeword_count=_FINER_CODEWORDS), TurboQuant(bits=_FINER_BITS)
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,19 @@ def reasons(explanation: Explanation) -> tuple[str, ...]:
     worth = [name for name, cost in costs.items() if not cost <= _NOTHING]
     said += [_SAID_OF[name](explanation, costs[name]) for name in sorted(worth, key=costs.__getitem__, reverse=True)]
     said += _controls(explanation)
-    return tuple(said) or ("Nothing much is lost: no step costs more than 0.01 of output cosine.",)
+    return tuple(said) or (_nothing_or_all(last),)
+
+
+def _nothing_or_all(last: CandidateReplayMetrics) -> str:
+    """What to say where no step stands out: that is well, or the fixture itself is not."""
+    lost = 1.0 - last.output_cosine_mean
+    if lost <= _NOTHING and last.kl_divergence_mean <= _FLOOR_NATS:
+        return "Nothing much is lost: no step costs more than 0.01 of output cosine."
+    return (
+        "No step costs more than 0.01 of output cosine, and yet the replay is off: output cosine "
+        f"{last.output_cosine_mean:.4g}, MSE {last.output_mse_mean:.4g}, KL {last.kl_divergence_mean:.4g} nats. "
+        "Look at what is odd about the fixture."
+    )
 
 
 def what_would_help(
@@ -71,18 +88,20 @@ def _changes(explanation: Explanation) -> Iterator[tuple[str, ReplayOptions, int
     scaled = replace(used, attention_scale="inverse_sqrt_head_dim")
     if not math.isclose(explanation.used_scale, natural, rel_tol=_SAME_SCALE):
         yield f"scale 1/sqrt({head_dim})", scaled, 0
-        if used.query_coding != "exact":
+        if _codes_query(explanation, "pool"):
             yield f"scale 1/sqrt({head_dim}) and exact query", replace(scaled, query_coding="exact"), 0
     if not any(math.isclose(fitted, other, rel_tol=_SAME_SCALE) for other in (explanation.used_scale, natural)):
         yield f"scale {fitted:.4g}, as fitted", replace(used, attention_scale=fitted), 0
-    singles = (
-        ("exact query", replace(used, query_coding="exact")),
-        ("pool with 256 codewords", replace(used, pool_codec=FibQuant(codeword_count=256))),
-        ("exact pool", replace(used, pool_codec=ExactCodec())),
-        ("shell with 12 bits", replace(used, shell_codec=TurboQuant(bits=12))),
-        ("exact shell", replace(used, shell_codec=ExactCodec())),
-    )
-    yield from ((name, options, 0) for name, options in singles if options != used)
+    if _codes_query(explanation, "pool"):
+        yield "exact query", replace(used, query_coding="exact"), 0
+    if isinstance(used.pool_codec, FibQuant) and used.pool_codec.codeword_count < _FINER_CODEWORDS:
+        yield f"pool with {_FINER_CODEWORDS} codewords", replace(used, pool_codec=_FINER_POOL), 0
+    if not isinstance(used.pool_codec, ExactCodec):
+        yield "exact pool", replace(used, pool_codec=ExactCodec()), 0
+    if isinstance(used.shell_codec, TurboQuant) and used.shell_codec.bits < _FINER_BITS:
+        yield f"shell with {_FINER_BITS} bits", replace(used, shell_codec=_FINER_SHELL), 0
+    if not isinstance(used.shell_codec, ExactCodec):
+        yield "exact shell", replace(used, shell_codec=ExactCodec()), 0
     most = int(explanation.queries.rows.max())
     if explanation.candidate_k < most:
         yield f"every row (k = {most})", used, most
@@ -97,15 +116,18 @@ def _floor(floor: float, last: float) -> str:
 
 def _recomputed(explanation: Explanation, cost: float) -> str:
     fit, used = explanation.scale, explanation.used_scale
-    if fit.middle_error > FITS or math.isclose(used, fit.scale, rel_tol=_SAME_SCALE):
+    if (fit.middle_error > FITS and not fit.points) or math.isclose(used, fit.scale, rel_tol=_SAME_SCALE):
         return (
             f"Exact attention over these rows does not give the captured output, at any scale (nearest at "
             f"{fit.scale:.4g}, {fit.error:.2g} of its length away): rows, head or capture are not what they seem. That "
             f"costs {cost:.3g} of output cosine before anything is compressed."
         )
     named = f"{fit.named} = {fit.scale:.4g}" if fit.named and fit.named != "1" else f"a scale of {fit.scale:.4g}"
+    if fit.middle_error > FITS:
+        named += ", but for its length"
+    error = min(fit.middle_error, float(np.median(fit.directions)))
     return (
-        f"The captured output fits {named} (error {fit.middle_error:.1g}); the replay used {used:.4g}. That alone "
+        f"The captured output fits {named} (error {error:.1g}); the replay used {used:.4g}. That alone "
         f"costs {cost:.3g} of output cosine. Try that scale, or capture the query with it multiplied in."
     )
 
@@ -115,23 +137,32 @@ def _keys(explanation: Explanation, cost: float) -> str:
     lands = f"{100 * scores.misplaced:.3g} % of the weight lands on other rows"
     if abs(scores.tier_bias) > scores.deviation:
         raised, against = ("pool", "shell") if scores.tier_bias > 0 else ("shell", "pool")
+        order = _disorder(explanation, raised)
         return (
             f"Coded keys raise {raised} scores by {abs(scores.tier_bias):.3g} against {against} scores, where the "
-            f"exact scores' standard deviation is {scores.deviation:.3g}, and keep little of their order (rank "
-            f"correlation {_correlation(explanation, raised)}): {lands}. That costs {cost:.3g} of output cosine. Try "
-            "the exact query, or more codewords."
+            f"exact scores' standard deviation is {scores.deviation:.3g}{order}: {lands}. That costs {cost:.3g} of "
+            f"output cosine. Try {'the exact query, or ' * _codes_query(explanation, 'pool')}a finer pool codec."
         )
     worst = max(scores.tiers, key=lambda tier: tier.spread)
     return (
         f"Coding the keys costs {cost:.3g} of output cosine: {worst.tier} scores are off by {worst.spread:.3g} "
         f"(standard deviation), where the exact scores' own is {worst.deviation:.3g}, and {lands}. "
-        f"Try the exact query, or a finer {worst.tier} codec."
+        f"Try {'the exact query, or ' * _codes_query(explanation, worst.tier)}a finer {worst.tier} codec."
     )
 
 
-def _correlation(explanation: Explanation, name: str) -> str:
+def _codes_query(explanation: Explanation, tier: str) -> bool:
+    """Whether the query is compressed for a tier: the pool's FibQuant does so, unless it was told not to."""
+    options = explanation.options
+    return tier == "pool" and options.query_coding != "exact" and isinstance(options.pool_codec, FibQuant)
+
+
+def _disorder(explanation: Explanation, name: str) -> str:
+    """A phrase on the order of a tier's rows, if coding loses it."""
     found = next(tier.rank_correlation for tier in explanation.scores.tiers if tier.tier == name)
-    return "none" if found is None else f"{found:.2g}"
+    if found is None or found >= _IN_ORDER:
+        return ""
+    return f", and keep little of their order (rank correlation {found:.2g})"
 
 
 def _selected(explanation: Explanation, cost: float) -> str:

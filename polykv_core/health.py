@@ -50,6 +50,7 @@ def projection_floor(fixture: CapturedReplayFixture) -> Float64[Array, " q"]:
 def fixture_findings(fixture: CapturedReplayFixture, fit: ScaleFit, floor: Float64[Array, " q"]) -> tuple[Finding, ...]:
     """As check_fixture, where the fitted scale and the projection's floor are known already."""
     return (
+        *_no_output(fixture),
         *_attention(fit),
         *_logits(floor),
         *_long_rows(fixture),
@@ -61,6 +62,16 @@ def fixture_findings(fixture: CapturedReplayFixture, fit: ScaleFit, floor: Float
 def replay_findings(queries: QueryMetrics, k: int) -> tuple[Finding, ...]:
     """What is odd about a replay at one k; `queries` holds that k alone."""
     return (*_dominant_query(queries), *_at_floor(queries), *_beyond_rows(queries, k))
+
+
+def _no_output(fixture: CapturedReplayFixture) -> Iterator[Finding]:
+    empty = np.array([not query.exact_attention_output.any() for query in fixture.queries])
+    if empty.any():
+        yield Finding(
+            "no_output",
+            f"The captured output of {_queries(empty)} is all zeros: its cosine is 0 whatever is replayed. Check that "
+            "it was captured.",
+        )
 
 
 def _attention(fit: ScaleFit) -> Iterator[Finding]:

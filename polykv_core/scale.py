@@ -4,7 +4,7 @@ Estimated in float64 over all queries at once; exact keys and values, so no code
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,8 @@ from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery
 FITS = 1e-2
 # Two scales this close in error are the same for a capture; the one with a name is meant then.
 _AS_GOOD, _ROUNDING = 1.05, 1e-6
-_LOWEST, _HIGHEST = 1e-3, 1e2  # times 1 / sqrt(head_dim)
-_COARSE, _FINE, _ZOOMS = 61, 17, 5
+_LOWEST, _HIGHEST = 1e-3, 1e3  # times 1 / sqrt(head_dim)
+_COARSE, _FINE, _ZOOMS = 73, 17, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,11 @@ class ScaleFit:
         return bool((self.errors <= FITS).all())
 
     @property
+    def points(self) -> bool:
+        """Whether exact attention at least points where every captured output does."""
+        return bool((self.directions <= FITS).all())
+
+    @property
     def middle_error(self) -> float:
         """Median of the errors: what is left of a query that fits, if most do."""
         return float(np.median(self.errors))
@@ -55,20 +60,34 @@ class ScaleFit:
 def fit_scale(fixture: CapturedReplayFixture) -> ScaleFit:
     """Estimate the scale that a fixture was captured with."""
     unit = 1.0 / math.sqrt(fixture.head_dim)
-    problems = [_Problem(query) for query in fixture.queries]
     named = {"1": 1.0, f"1/sqrt({fixture.head_dim})": unit}
     coarse = unit * np.geomspace(_LOWEST, _HIGHEST, _COARSE)
-    scale = _best_scale(problems, coarse, directions=False)
-    best = _mean_errors(problems, np.array([scale, *named.values()]), directions=False)
-    name = ""
+    problems = [_Problem(query) for query in fixture.queries]
+    # An output of no length has no direction, and says nothing of a scale.
+    telling = [problem for problem in problems if problem.length > 0.0] or problems
+    scale, name = _best_named(telling, coarse, named, directions=False)
+    errors = _fits(problems, scale)[0]
+    direction_scale = scale
+    if not (errors <= FITS).all():
+        # Only where attention alone does not fit is it worth asking whether it would, were it stretched.
+        direction_scale, direction_name = _best_named(telling, coarse, named, directions=True)
+        if (_fits(problems, direction_scale)[1] <= FITS).all():
+            scale, name = direction_scale, direction_name
+    errors = _fits(problems, scale)[0]
+    _, directions, factors = _fits(problems, direction_scale)
+    return ScaleFit(scale, name, errors, direction_scale, directions, factors)
+
+
+def _best_named(
+    problems: "Sequence[_Problem]", scales: Float64[Array, " s"], named: Mapping[str, float], *, directions: bool
+) -> tuple[float, str]:
+    """The best scale and, where one with a name is as good, that one and its name."""
+    scale, name = _best_scale(problems, scales, directions=directions), ""
+    best = _mean_errors(problems, np.array([scale, *named.values()]), directions=directions)
     for candidate, (text, value) in enumerate(named.items(), start=1):
         if best[candidate] <= _AS_GOOD * best[0] + _ROUNDING:
             name, scale = text, value
-    errors = _fits(problems, scale)[0]
-    # Only where attention alone does not fit is it worth asking whether it would, were it stretched.
-    direction_scale = scale if (errors <= FITS).all() else _best_scale(problems, coarse, directions=True)
-    _, directions, factors = _fits(problems, direction_scale)
-    return ScaleFit(scale, name, errors, direction_scale, directions, factors)
+    return scale, name
 
 
 class _Problem:
@@ -79,12 +98,13 @@ class _Problem:
         self.scores -= self.scores.max()
         self.values = query.values.astype(np.float64)
         self.output = query.exact_attention_output.astype(np.float64)
+        self.length = float(np.linalg.norm(self.output))
 
     def fit(self, scales: Float64[Array, " s"]) -> Float64[Array, "3 s"]:
         """For each scale: the error, the error of the direction alone, and the factor that this one takes."""
         weights = np.exp(scales[:, None] * self.scores)
         outputs = (weights / weights.sum(axis=1, keepdims=True)) @ self.values
-        length = max(float(np.linalg.norm(self.output)), np.finfo(np.float64).tiny)
+        length = self.length or 1.0
         squares = np.maximum((outputs**2).sum(axis=1), np.finfo(np.float64).tiny)
         factors = outputs @ self.output / squares
         error = np.linalg.norm(outputs - self.output, axis=1) / length

@@ -264,3 +264,17 @@ def test_changes_are_counted_and_may_be_cancelled():
 
     with pytest.raises(InterruptedError):
         what_would_help(SMALL, explanation, stop)
+
+
+def test_an_output_that_is_wrong_from_the_start_is_not_called_fine():
+    """Ten times too long it has the right direction, and no step costs any: the fixture is to blame."""
+    said = told(with_arrays(exact_attention_output=lambda q: 10.0 * q["exact_attention_output"]), 24, **EXACT)
+    assert any("and yet the replay is off" in reason or "not this head's own" in reason for reason in said)
+    assert not any("Nothing much is lost" in reason for reason in said)
+
+
+def test_the_exact_query_is_no_advice_where_it_is_exact():
+    """Nor is it tried: it would change nothing."""
+    explanation = explain(FIXTURE, 4, ReplayOptions(query_coding="exact"))
+    assert not any("exact query" in reason for reason in reasons(explanation))
+    assert not any("exact query" in change.name for change in what_would_help(FIXTURE, explanation))

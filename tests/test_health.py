@@ -289,3 +289,29 @@ def test_a_k_beyond_the_rows_is_replay_told(k, where):
     text = replay_told(perfect(rows={3: 23}), k)
     assert list(text) == ([] if where is None else ["k_beyond_rows"])
     assert where is None or text["k_beyond_rows"].startswith(f"k = {k} is larger than the rows of {where}: ")
+
+
+def test_an_output_of_zeros_is_said_and_tells_nothing_of_the_scale():
+    """The other queries keep their scale, and none of them is called odd."""
+    fields = replaced("exact_attention_output", lambda output: 0.0 * output, (3,))
+    said = found(fields)
+    assert said["no_output"].startswith("The captured output of query 3 is all zeros")
+    fit = fit_scale(load_fixture(encoded(fields)))
+    assert fit.scale == pytest.approx(1.0, rel=1e-4)
+    assert np.isfinite(fit.errors).all()
+    assert np.flatnonzero(fit.errors > 1e-2).tolist() == [3]
+
+
+def test_a_sink_does_not_hide_the_scale():
+    """Captured at 1/sqrt(d) with 30 % of the weight elsewhere: both are found."""
+    fields = recaptured(lambda scores, values: 0.7 * attended(scores / math.sqrt(DIM), values))
+    fit = fit_scale(load_fixture(encoded(fields)))
+    assert fit.named == f"1/sqrt({DIM})"
+    assert "extra_sink" in found(fields)
+    assert "no_softmax" not in found(fields)
+
+
+def test_a_scale_far_above_one_is_found():
+    """Normalised queries and keys are scaled by 20 and more."""
+    fields = recaptured(lambda scores, values: attended(20.0 * scores, values))
+    assert fit_scale(load_fixture(encoded(fields))).errors.max() < 1e-3
