@@ -1,15 +1,18 @@
 """Starts the dashboard: `streamlit run`, in this process, on the app that belongs to this package."""
 
+import ctypes
 import os
 import runpy
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from polykv_core.errors import PolyKvError
 
 # The dashboard reads here which fixture to show first: the path of a file.
 FIXTURE_VARIABLE = "POLYKV_FIXTURE"
+_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 
 
 def dashboard_folder() -> Path:
@@ -37,6 +40,16 @@ def serve(fixture: str | None = None, port: int | None = None) -> None:
     options = ["--server.fileWatcherType=none"]
     if port is not None:
         options.append(f"--server.port={port}")
+    _share_one_arena()
     # By name: an import of streamlit would cost every other command a second.
     sys.argv = ["streamlit", "run", str(dashboard_folder() / "app.py"), *options]
     runpy.run_module("streamlit", run_name="__main__", alter_sys=True)
+
+
+def _share_one_arena() -> None:
+    """Let all threads share one heap: each replay has a thread of its own, and each heap would keep holes of its own.
+
+    Only glibc has this switch; elsewhere nothing happens.
+    """
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
