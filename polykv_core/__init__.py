@@ -22,7 +22,7 @@ from polykv_core.errors import (
 )
 from polykv_core.explain import Explanation, Stage, explain
 from polykv_core.explained import explanation_dict, explanation_json
-from polykv_core.exports import candidates_csv, command_line, curve_csv, file_stem
+from polykv_core.exports import candidates_csv, command_line, curve_csv, explain_command_line, file_stem
 from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, load_fixture
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, gates_off, verdicts
 from polykv_core.health import Finding, check_fixture, replay_findings
@@ -117,6 +117,7 @@ __all__ = [
     "curve_csv",
     "every_k",
     "explain",
+    "explain_command_line",
     "explanation_dict",
     "explanation_json",
     "file_stem",

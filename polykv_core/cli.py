@@ -29,13 +29,13 @@ from polykv_core.errors import CodecError
 from polykv_core.explain import explain as explain_fixture
 from polykv_core.explained import explanation_json
 from polykv_core.gates import GATES
-from polykv_core.health import check_fixture
-from polykv_core.measure import check_replayable, measure
+from polykv_core.health import fixture_findings, projection_floor
+from polykv_core.measure import check_replayable
 from polykv_core.metrics import STATISTICS
 from polykv_core.model_case import load_model_case
 from polykv_core.program import FAILED, PASSED, Program, show
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
-from polykv_core.replay import judge, run_captured_model_replay, run_model_case
+from polykv_core.replay import run_captured_model_replay, run_model_case
 from polykv_core.scale import fit_scale
 from polykv_core.terminal import complain, is_standard_output, wrapped
 
@@ -112,13 +112,10 @@ def explain(fixture: str, candidate_k: int | None, path: str | None, **options: 
     captured = fixture_at(fixture)
     changed = options_of(options)
     with naming(fixture):
-        k = (
-            candidate_k
-            or judge(
-                measure(captured, DEFAULT_CANDIDATE_KS, options=changed), CapturedReplayConfig(DEFAULT_CANDIDATE_KS)
-            ).selected_candidate_k
-        )
-        explanation = explain_fixture(captured, k, changed)
+        if candidate_k is None:
+            config = CapturedReplayConfig(DEFAULT_CANDIDATE_KS)
+            candidate_k = run_captured_model_replay(captured, config, changed).selected_candidate_k
+        explanation = explain_fixture(captured, candidate_k, changed)
         changes = what_would_help(captured, explanation)
     if path is not None:
         data = explanation_json(explanation, changes).encode("utf-8")
@@ -165,7 +162,7 @@ def inspect(fixture: str) -> int:
             f"{fit.error:.2g} of its length); a replay uses 1",
         ),
     ]
-    odd = [wrapped("- ", finding.text) for finding in check_fixture(captured)]
+    odd = [wrapped("- ", finding.text) for finding in fixture_findings(captured, fit, projection_floor(captured))]
     show("\n".join([lines(facts), *(["What is odd about it:", *odd] if odd else ["Nothing is odd about it."]), ""]))
     return PASSED
 

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from polykv_core.config import THRESHOLDS, CapturedReplayConfig, GateThresholds
 from polykv_core.gates import CandidateReplayMetrics, judge_candidates, measured_candidate
@@ -40,12 +40,15 @@ def curve_csv(measurement: Measurement) -> str:
 
 def command_line(fixture: str, config: CapturedReplayConfig, receipt: str, replayed: ReplayOptions = REFERENCE) -> str:
     """The shell command that replays a fixture file with this config and these options and writes the same receipt."""
-    options = [f"--{name.replace('_', '-')}={getattr(config, name)!r}" for name in THRESHOLDS]
+    options = _flags({name: repr(getattr(config, name)) for name in THRESHOLDS})
     apart = replayed.changed | ({} if config.statistic == "mean" else {"statistic": config.statistic})
-    options += [f"--{name.replace('_', '-')}={value}" for name, value in apart.items()]
     ks = ",".join(map(str, config.candidate_ks))
-    path = f"./{fixture}" if fixture.startswith("-") else fixture
-    return shlex.join(["polykv", "replay", path, f"--candidate-ks={ks}", *options, f"--receipt={receipt}"])
+    return _command("replay", fixture, f"--candidate-ks={ks}", *options, *_flags(apart), f"--receipt={receipt}")
+
+
+def explain_command_line(fixture: str, candidate_k: int, replayed: ReplayOptions = REFERENCE) -> str:
+    """The shell command that takes the replay of a fixture file apart."""
+    return _command("explain", fixture, f"--candidate-k={candidate_k}", *_flags(replayed.changed))
 
 
 def file_stem(model_id: str, passed: bool, digest: str) -> str:
@@ -54,6 +57,15 @@ def file_stem(model_id: str, passed: bool, digest: str) -> str:
     if not name or _DEVICE.match(name.split(".")[0]):
         name = f"fixture-{name}".rstrip("-")
     return f"{name}_{'passed' if passed else 'failed'}_{digest.removeprefix('sha256:')[:12]}"
+
+
+def _command(name: str, fixture: str, *options: str) -> str:
+    path = f"./{fixture}" if fixture.startswith("-") else fixture
+    return shlex.join(["polykv", name, path, *options])
+
+
+def _flags(values: Mapping[str, object]) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
 
 
 def _model_id(measurement: Measurement) -> dict[str, str]:

@@ -11,8 +11,7 @@ from polykv_core.attention import project, softmax
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.metrics import PROBABILITY_FLOOR, QueryMetrics, argmax_last, kl_divergence, nll
 from polykv_core.scale import FITS, ScaleFit, fit_scale
-
-ENOUGH_QUERIES = 10
+from polykv_core.statistics import ENOUGH_QUERIES
 
 _LOCAL_LOGITS = 1e-3  # nats
 _LONG_ROW = 10.0  # times the median length

@@ -63,6 +63,11 @@ class _Receipt:
     config: Any
     options: ReplayOptions
 
+    @property
+    def departures(self) -> list[str]:
+        """What keeps this from being the reference's replay, as phrases; empty where nothing does."""
+        return _departures(self.config, self.options)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in the reference's order; what is beyond the reference stands in `provenance`, last."""
         record = {**asdict(self), "config": self.config.to_dict()}  # type: ignore[call-overload]
@@ -161,7 +166,14 @@ class ModelReplayReceipt(_Receipt):
 
 def _schema(reference: str, config: GateThresholds, options: ReplayOptions) -> str:
     """Another name where something was not as the reference does it, so that nobody takes the receipt for its own."""
-    return reference if config.statistic == "mean" and not options.changed else f"{reference}_with_options"
+    return f"{reference}_with_options" if _departures(config, options) else reference
+
+
+def _departures(config: GateThresholds, options: ReplayOptions) -> list[str]:
+    statistic = (
+        [] if config.statistic == "mean" else [f"gates hold the {config.statistic} over the queries, not the mean"]
+    )
+    return [*(f"{name} {value}" for name, value in options.changed.items()), *statistic]
 
 
 def _record(cls: type[Any], data: Any, place: str) -> Any:

@@ -15,7 +15,7 @@ STATISTICS_TITLE = "captured-head proxy"
 PERCENTS = (99.9, 99.0, 95.0, 90.0, 50.0, 10.0, 5.0, 1.0, 0.1)
 
 # The spread of fewer says too little about the error of their mean.
-_FEWEST_QUERIES = 10
+ENOUGH_QUERIES = 10
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ def head_statistics(queries: QueryMetrics, at: int) -> HeadStatistics:
 
 
 def _withheld(count: int) -> str:
-    if count >= _FEWEST_QUERIES:
+    if count >= ENOUGH_QUERIES:
         return ""
     queries = "1 query is" if count == 1 else f"{count} queries are"
-    return f"standard errors are withheld: {queries} too few ({_FEWEST_QUERIES} are needed)"
+    return f"standard errors are withheld: {queries} too few ({ENOUGH_QUERIES} are needed)"
 
 
 def _mean(values: Float64[Array, " q"]) -> float:
@@ -152,7 +152,7 @@ def _deviations(values: Float64[Array, " q"]) -> Float64[Array, " q"]:
 
 def _standard_error(values: Float64[Array, " q"]) -> float | None:
     """Of the mean: sqrt((mean of squares - square of mean) / (n - 1)); None for too few."""
-    if len(values) < _FEWEST_QUERIES:
+    if len(values) < ENOUGH_QUERIES:
         return None
     # From deviations: the two means would cancel to rounding noise where the values are close to each other.
     return math.sqrt(_mean(_deviations(values) ** 2) / (len(values) - 1))

@@ -145,9 +145,7 @@ def _prose(start: str, text: str) -> Text:
 
 def _apart(receipt: Receipt) -> list[Text]:
     """What keeps a verdict from being the reference's, if anything does."""
-    apart = [f"{name} {value}" for name, value in receipt.options.changed.items()]
-    if receipt.config.statistic != "mean":
-        apart.append(f"gates hold the {receipt.config.statistic} over the queries, not the mean")
+    apart = receipt.departures
     return [_prose("", f"Not as the reference replays: {'; '.join(apart)}.")] if apart else []
 
 

@@ -95,6 +95,18 @@ def test_an_upload_is_explained(page):
     assert json.loads(json.dumps(record))["reasons"][0] in markdown(page)
 
 
+def test_a_faulty_upload_does_not_take_the_place_of_what_is_explained(page):
+    """The last good file is still on screen, so another k of it is explained, from that file."""
+    upload(page, SYNTHETIC.read_bytes(), "good.json")
+    upload(page, b"[]", "faulty.json")
+    assert "Below is the last good result, for good.json." in texts(page)
+    (box,) = [box for box in page.selectbox if box.label == "Explained at k"]
+    box.set_value(8).run()
+    assert "This replay could not be explained." not in [error.value for error in page.error]
+    assert f"**{reasons(explain(load_fixture(SYNTHETIC), 8))[0]}**" in markdown(page)
+    assert shlex.split(page.code[-1].value) == ["polykv", "explain", "good.json", "--candidate-k=8"]
+
+
 def test_what_cannot_be_explained_is_said(page, monkeypatch):
     """The reason is shown, and the verdict's page is left alone."""
 

@@ -19,10 +19,12 @@ from polykv_core import (
     THRESHOLDS,
     CapturedReplayConfig,
     Measurement,
+    ReplayOptions,
     candidates_csv,
     cli,
     command_line,
     curve_csv,
+    explain_command_line,
     file_stem,
     judge,
     load_fixture,
@@ -58,6 +60,17 @@ def test_the_curve_table_has_every_measured_k():
     assert [int(row["candidate_k"]) for row in rows] == list(range(1, 7))
     assert [float(row["output_mse_mean"]) for row in rows] == MEASUREMENT.metrics["output_mse_mean"].tolist()
     assert "passed" not in rows[0]
+
+
+def test_the_command_that_explains_names_file_k_and_options():
+    """A file name that begins with a dash is no option, and what is the reference's is left out."""
+    options = ReplayOptions(attention_scale=0.25, shell_codec="exact")
+    command = explain_command_line("-my head.json", 8, options)
+    assert shlex.split(command) == [
+        *("polykv", "explain", "./-my head.json", "--candidate-k=8"),
+        *("--attention-scale=0.25", "--shell-codec=exact"),
+    ]
+    assert explain_command_line("a.json", 8) == "polykv explain a.json --candidate-k=8"
 
 
 def test_tables_of_a_model_replay_have_no_model_id():

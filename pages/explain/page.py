@@ -5,15 +5,13 @@ import streamlit as st
 from pages.ui import controls, explain_state, explained, findings, jobs, ladder, microscope, notices, query_rows, state
 from pages.ui.uploads import CHANGES_JOB, EXPLAIN_JOB, REPLAY_JOB
 
-choice = controls.choice()
-screen = state.screen(choice)
+screen = state.screen(controls.choice())
 jobs.draw(REPLAY_JOB)
 notices.draw(screen)
 if screen.shown is None:
     st.stop()
 
-read = state.content(choice)
-part = explain_state.explanation(screen.shown, read, explained.draw_heading(screen.shown))
+part = explain_state.explanation(screen.shown, explained.draw_heading(screen.shown))
 jobs.draw(EXPLAIN_JOB)
 explained.draw_notices(part)
 if part.value is None:
@@ -24,7 +22,7 @@ explained.draw_reasons(explanation, screen.shown.receipt)
 findings.draw(explanation.findings)
 metric = ladder.draw(explanation)
 
-changes = explain_state.changes(screen.shown, read, explanation)
+changes = explain_state.changes(screen.shown, explanation)
 st.header("What would help", anchor=False)
 jobs.draw(CHANGES_JOB)
 explained.draw_notices(changes)

@@ -3,19 +3,17 @@
 The changes take longer, and are worked out while the rest is read. An explanation of something else is never shown.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from pages.ui import jobs, uploads
 from pages.ui.jobs import Job, OnQuery
+from pages.ui.replayed import Read
 from pages.ui.state import Shown
 from polykv_core import Change, Explanation, PolyKvError, ReplayOptions, explain, load_fixture, what_would_help
 
 T = TypeVar("T")
-Read = Callable[[], Path | bytes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +25,15 @@ class Part(Generic[T]):
     cancelled: bool = False
 
 
-def explanation(shown: Shown, read: Read, k: int) -> Part[Explanation]:
+def explanation(shown: Shown, k: int) -> Part[Explanation]:
     """The replay on screen, taken apart beside the page."""
-    work = partial(_explain, read, k, shown.curve.options)
+    work = partial(_explain, shown.replayed.read, k, shown.curve.options)
     return _part(jobs.run(uploads.EXPLAIN_JOB, _key(shown, k), f"{shown.source.name}, to explain it", work))
 
 
-def changes(shown: Shown, read: Read, taken_apart: Explanation) -> Part[tuple[Change, ...]]:
+def changes(shown: Shown, taken_apart: Explanation) -> Part[tuple[Change, ...]]:
     """The replay under single changes, each replayed beside the page."""
-    work = partial(_change, read, taken_apart)
+    work = partial(_change, shown.replayed.read, taken_apart)
     key = _key(shown, taken_apart.candidate_k)
     return _part(jobs.run(uploads.CHANGES_JOB, key, "it with one thing changed at a time", work, unit="changes"))
 

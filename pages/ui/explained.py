@@ -1,6 +1,5 @@
 """The frame of an explanation: which k, the reasons in sentences, the statistics, and the file to take away."""
 
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from pages.ui.explain_state import Part, try_again
 from pages.ui.notices import draw_fault
 from pages.ui.state import Shown
 from pages.ui.sweep import Receipt
-from polykv_core import Change, Explanation, explanation_json, head_statistics, reasons
+from polykv_core import Change, Explanation, explain_command_line, explanation_json, head_statistics, reasons
 
 
 def draw_heading(shown: Shown) -> int:
@@ -77,7 +76,6 @@ def draw_download(explanation: Explanation, changes: Sequence[Change], shown: Sh
         f"{exports.stem(shown)}_explained_k{explanation.candidate_k}.json",
         "download_explanation",
     )
-    command = ["polykv", "explain", shown.source.file_name, f"--candidate-k={explanation.candidate_k}"]
-    command += [f"--{name.replace('_', '-')}={value}" for name, value in explanation.options.changed.items()]
     st.markdown("**The same from the command line**")
-    st.code(shlex.join(command), language=None, wrap_lines=True)
+    command = explain_command_line(shown.source.file_name, explanation.candidate_k, explanation.options)
+    st.code(command, language=None, wrap_lines=True)

@@ -13,8 +13,7 @@ from polykv_core import command_line, file_stem
 def stem(shown: Shown) -> str:
     """How files about this verdict are called, without their ending."""
     stem = file_stem(shown.source.model_id, shown.receipt.passed, shown.source.digest)
-    reference = shown.receipt.config.statistic == "mean" and not shown.receipt.options.changed
-    return stem if reference else f"{stem}_with_options"
+    return f"{stem}_with_options" if shown.receipt.departures else stem
 
 
 def draw(shown: Shown, link: str) -> None:

@@ -26,6 +26,8 @@ from polykv_core import (
     measure,
 )
 
+Read = Callable[[], Path | bytes]
+
 _MOST_KEPT = 16
 
 
@@ -65,11 +67,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A fixture's facts, what is odd about it, and its measurement over every k."""
+    """A fixture's facts, what is odd about it, its measurement over every k, and where it can be read again."""
 
     source: Source
     findings: tuple[Finding, ...]
     curve: CapturedMeasurement
+    read: Read
 
 
 class Shelf:
@@ -92,7 +95,7 @@ class Shelf:
 
 
 def replay(
-    read: Callable[[], Path | bytes],
+    read: Read,
     told: Callable[[CapturedReplayFixture], Source],
     options: ReplayOptions,
     kept: Shelf,
@@ -107,7 +110,7 @@ def replay(
         check_replayable(fixture, options)
         curve = measure(fixture, every_k(fixture), on_query, options=options)
         kept.put(curve)
-    return Replayed(told(fixture), check_fixture(fixture), curve)
+    return Replayed(told(fixture), check_fixture(fixture), curve, read)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -1,9 +1,7 @@
 """What is on screen: the last result that was good, judged anew at every run; and what was not used since, and why."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from functools import cached_property, partial
 
 import streamlit as st
 
@@ -38,7 +36,7 @@ class Shown:
         """Whose verdict it is."""
         return self.replayed.source
 
-    @property
+    @cached_property
     def curve(self) -> CapturedMeasurement:
         """What was measured, over every k, as its gates look at it."""
         return self.replayed.curve.by(self.receipt.config.statistic)
@@ -125,15 +123,10 @@ def go_on_with_upload() -> None:
     jobs.forget(uploads.REPLAY_JOB)
 
 
-def content(choice: Choice) -> Callable[[], Path | bytes]:
-    """Where the chosen fixture is read from, when it is read."""
-    return choice.upload.read if choice.upload else lambda: choice.sample.path
-
-
 def _job(choice: Choice, options: ReplayOptions, wanted: str) -> Job[Replayed]:
     upload, sample = choice.upload, choice.sample
     name, file_name = (upload.name, upload.name) if upload else (sample.title, sample.file_name)
     key = f"upload {upload.number}" if upload else f"sample {sample.file_name}"
     told = partial(Source.of, name=name, file_name=file_name, shows="" if upload else sample.shows)
-    work = partial(replay, content(choice), told, options, shelf(), wanted)
+    work = partial(replay, upload.read if upload else lambda: sample.path, told, options, shelf(), wanted)
     return jobs.run(uploads.REPLAY_JOB, f"{key} {options}", name, work)

@@ -27,11 +27,8 @@ def draw_headline(receipt: Receipt) -> None:
 
 def draw_apart(receipt: Receipt) -> None:
     """What keeps a verdict from being the reference's, if anything does."""
-    apart = [f"{name} {value}" for name, value in receipt.options.changed.items()]
-    if receipt.config.statistic != "mean":
-        apart.append(f"gates hold: {words.STATISTICS[receipt.config.statistic]}")
-    if apart:
-        st.markdown(f":material/tune: **Not as the reference replays:** {'; '.join(apart)}.")
+    if receipt.departures:
+        st.markdown(f":material/tune: **Not as the reference replays:** {'; '.join(receipt.departures)}.")
 
 
 def draw_reasons(receipt: Receipt, curve: Measurement) -> None:
