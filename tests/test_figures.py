@@ -208,6 +208,17 @@ def test_a_gate_far_on_the_failing_side_shades_everything(curve, receipt):
     assert (shade.yref, shade.y0, shade.y1) == ("paper", 0, 1)
 
 
+def test_a_chart_says_what_of_the_queries_it_shows(curve):
+    """The worst query, where the gates hold that; the decode reduction is a ratio of sums whatever they hold."""
+    worst = CapturedReplayConfig((4, 16), statistic="worst")
+    charts = by_metric(judge(curve, worst), curve.by("worst"))
+    told = {name: chart.figure.layout.title.subtitle.text for name, chart in charts.items()}
+    assert [name for name, text in told.items() if text.startswith("worst query, ")] == [
+        name for name in figures.CHARTED if name != "decode_reduction"
+    ]
+    assert trace(charts["output_cosine_mean"], "every k").y[3] == curve.queries.cosine[:, 3].min()
+
+
 def test_a_metric_without_a_gate_says_so(charts):
     """Decode reduction has no line and no shade, and its subtitle tells."""
     layout = charts["decode_reduction"].figure.layout

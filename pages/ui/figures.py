@@ -196,7 +196,7 @@ def _trace(ks: Sequence[int], values: Sequence[float | None], **looks: Any) -> T
 def _layout(view: View, axis: Axis, k_axis: KAxis) -> dict[str, Any]:
     lost = [str(point.candidate.candidate_k) for point in view.points if not math.isfinite(point.value)]
     statistic = view.sweep.receipt.config.statistic
-    facts = [words.STATISTICS[statistic]] if statistic != "mean" else []
+    facts = [words.STATISTICS[statistic]] if statistic != "mean" and view.metric.per_query else []
     facts += [view.direction, view.rule]
     facts += ["log scale"] if axis.log else []
     facts += [f"not finite at k = {words.listed(lost)}"] if lost else []
