@@ -61,6 +61,14 @@ def test_the_ladder_the_controls_and_the_changes_are_tables(page):
     assert "**Scale 1/sqrt(64)** brings the output nearest: cosine 0.8794 becomes **0.9772**." in markdown(page)
 
 
+def test_rows_that_are_not_drawn_are_counted(page):
+    """Of the worst query, which is shown at first."""
+    explanation = explain(load_fixture(SAMPLES / "smollm2_l15_h2_local.json.gz"), 64)
+    rows = explanation.rows[int(explanation.queries.cosine[:, 0].argmin())]
+    hidden = sum(max(weights) <= 1e-6 for weights in zip(rows.exact_weights, rows.coded_weights, strict=True))
+    assert f"{hidden} rows with a weight of at most 1e-6 are not drawn." in [caption.value for caption in page.caption]
+
+
 def test_another_k_is_explained_when_it_is_chosen(page):
     """The selected k at first; the others of the list and all rows are offered."""
     (box,) = [box for box in page.selectbox if box.label == "Explained at k"]

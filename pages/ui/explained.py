@@ -64,7 +64,7 @@ def draw_statistics(explanation: Explanation) -> None:
     """The block that llama.cpp prints, over this head's queries."""
     st.header("The statistics people read", anchor=False)
     st.caption("As llama.cpp's --kl-divergence prints them, but of one captured head: a proxy, no model's perplexity.")
-    st.code("\n".join(head_statistics(explanation.queries, 0).lines()), language=None)
+    st.code("\n".join(head_statistics(explanation.queries, 0).lines()), language=None, wrap_lines=True)
 
 
 def draw_download(explanation: Explanation, changes: Sequence[Change], shown: Shown) -> None:

@@ -35,6 +35,7 @@ def draw(explanation: Explanation, metric: str) -> None:
     st.subheader(f"The rows of query {query}", anchor=False)
     rows = explanation.rows[query]
     st.plotly_chart(weights(rows), key="query_weights", alt=in_words(rows, query))
+    st.caption(f"{int((~_seen(rows)).sum())} rows with a weight of at most 1e-6 are not drawn.")
     st.markdown(f"{in_words(rows, query)} The rows with the most weight, exact or compressed:")
     with st.container(key=f"{style.FIRST_CELL_ABOVE}_rows"):
         st.table(_heaviest(rows), border="horizontal", hide_index=True, alt=f"Rows of query {query} by weight")
@@ -53,17 +54,15 @@ def weights(rows: QueryRows) -> go.Figure:
     """Exact and compressed weight by position, with the rows that were not read and the end of the pool."""
     # On a logarithmic axis; a weight too small for it stands at its foot, a row with no more than that is left out.
     exact, coded = (np.maximum(w, _LEAST) for w in (rows.exact_weights, rows.coded_weights))
-    seen = np.maximum(exact, coded) > _LEAST
+    seen = _seen(rows)
     drawn, dropped = np.flatnonzero(seen), np.flatnonzero(seen & ~rows.read)
     traces = [
         _markers(drawn, exact[drawn], "exact weight", "circle-open", _EXACT),
         _markers(drawn, coded[drawn], "compressed weight", "diamond", _CODED),
         _markers(dropped, exact[dropped], "exact, not read", "x-thin-open", _DROPPED),
     ]
-    left_out = len(rows.read) - len(drawn)
-    subtitle = f"share of the attention, log scale; {left_out} rows with at most 1e-6 are not drawn"
     layout = {
-        "title": {"text": "Weight by position", "subtitle": {"text": subtitle}},
+        "title": {"text": "Weight by position", "subtitle": {"text": "share of the attention, log scale"}},
         "height": 380,
         "margin": {"l": 64, "r": 24, "t": 70, "b": 90},
         "legend": {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"},
@@ -121,6 +120,11 @@ def in_words(rows: QueryRows, query: int) -> str:
         f"Of query {query}'s {total} rows {count} were read. The rows dropped held {_percent(dropped.sum())} of the "
         f"exact weight, the heaviest of them {of_heaviest}. {shift}"
     )
+
+
+def _seen(rows: QueryRows) -> np.ndarray:
+    """Which rows have a weight that can be seen, exact or compressed."""
+    return np.maximum(rows.exact_weights, rows.coded_weights) > _LEAST
 
 
 def _table(explanation: Explanation, order: np.ndarray) -> dict[str, list[float]]:
