@@ -8,10 +8,12 @@ from pages.ui import controls, style
 PAGES = (
     ("pages/replay/page.py", "Replay", None),
     ("pages/explain/page.py", "Explain", "explain"),
+    ("pages/verify/page.py", "Verify", "verify"),
+    ("pages/history/page.py", "History", "history"),
     ("pages/model/page.py", "Model replay", "model-replay"),
     ("pages/about/page.py", "About the numbers", "about"),
 )
-WITH_FIXTURE = {"Replay", "Explain"}
+WITH_FIXTURE = {"Replay", "Explain", "Verify"}
 
 st.set_page_config(page_title="PolyKV replay", layout="wide", initial_sidebar_state=384)
 

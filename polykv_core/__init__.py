@@ -2,6 +2,7 @@
 
 from polykv_core.advice import Change, reasons, what_would_help
 from polykv_core.codecs import CODECS, ExactCodec, FibQuant, TurboQuant
+from polykv_core.compare import ACROSS, Comparison, Moved, compare, relative_config
 from polykv_core.config import (
     DEFAULT_CANDIDATE_KS,
     THRESHOLDS,
@@ -15,15 +16,17 @@ from polykv_core.errors import (
     CacheError,
     CaseError,
     CodecError,
+    CompareError,
     ConfigError,
     FixtureError,
     PolyKvError,
     ReceiptError,
+    StoreError,
 )
 from polykv_core.explain import Explanation, Stage, explain
 from polykv_core.explained import explanation_dict, explanation_json
-from polykv_core.exports import candidates_csv, command_line, curve_csv, explain_command_line, file_stem
-from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, load_fixture
+from polykv_core.exports import candidates_csv, command_line, curve_csv, explain_command_line, file_stem, receipt_stem
+from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, FixtureFacts, load_fixture
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, gates_off, verdicts
 from polykv_core.health import Finding, check_fixture, replay_findings
 from polykv_core.measure import check_replayable, every_k, measure, measure_model
@@ -36,6 +39,7 @@ from polykv_core.receipt import CapturedReplayReceipt, ModelReplayMetrics, Model
 from polykv_core.replay import judge, run_captured_model_replay, run_model_case, run_model_replay
 from polykv_core.scale import ScaleFit, fit_scale
 from polykv_core.scores import QueryRows, ScoreReport, Tier, TierScores
+from polykv_core.settings import load_settings, settings_json
 from polykv_core.shell import AgentShell
 from polykv_core.statistics import HeadStatistics, head_statistics
 from polykv_core.tier import KvTensorShape
@@ -52,10 +56,11 @@ from polykv_core.tuning import (
     thresholds_from,
 )
 from polykv_core.uncertainty import RESAMPLES, Interval, intervals
-
-__version__ = "0.1.0"
+from polykv_core.verify import Verification, receipt_fields, verify
+from polykv_core.version import Versions, __version__
 
 __all__ = [
+    "ACROSS",
     "CODECS",
     "DEFAULT_CANDIDATE_KS",
     "GATES",
@@ -76,12 +81,15 @@ __all__ = [
     "CaseError",
     "Change",
     "CodecError",
+    "CompareError",
+    "Comparison",
     "ConfigError",
     "ExactCodec",
     "Explanation",
     "FibQuant",
     "Finding",
     "FixtureError",
+    "FixtureFacts",
     "Flip",
     "Gate",
     "GateThresholds",
@@ -96,6 +104,7 @@ __all__ = [
     "ModelReplayMetrics",
     "ModelReplayQuery",
     "ModelReplayReceipt",
+    "Moved",
     "PolyKvError",
     "QueryMetrics",
     "QueryRows",
@@ -107,13 +116,18 @@ __all__ = [
     "SharedKVPool",
     "Stage",
     "Statistic",
+    "StoreError",
     "Tier",
     "TierScores",
     "TurboQuant",
+    "Verification",
+    "Versions",
+    "__version__",
     "candidates_csv",
     "check_fixture",
     "check_replayable",
     "command_line",
+    "compare",
     "curve_csv",
     "every_k",
     "explain",
@@ -131,19 +145,25 @@ __all__ = [
     "load_captured_config",
     "load_fixture",
     "load_model_case",
+    "load_settings",
     "measure",
     "measure_model",
     "nearest_flip",
     "parse_ks",
     "passing",
     "reasons",
+    "receipt_fields",
+    "receipt_stem",
+    "relative_config",
     "replay_findings",
     "run_captured_model_replay",
     "run_model_case",
     "run_model_replay",
+    "settings_json",
     "smallest_passing_k",
     "thinned",
     "thresholds_from",
     "verdicts",
+    "verify",
     "what_would_help",
 ]

@@ -27,3 +27,11 @@ class CodecError(PolyKvError):
 
 class ReceiptError(PolyKvError):
     """A receipt that cannot be read, or must not be written because a number in it is not finite."""
+
+
+class CompareError(PolyKvError):
+    """Two runs that must not be compared."""
+
+
+class StoreError(PolyKvError):
+    """A history that cannot be opened, read or written, or a run that it does not take or does not have."""

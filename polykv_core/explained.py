@@ -1,7 +1,6 @@
 """An explanation as JSON: what a program reads, with every number that the page and the terminal show."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +9,7 @@ from polykv_core.advice import Change, reasons
 from polykv_core.explain import Explanation, Stage
 from polykv_core.gates import CandidateReplayMetrics
 from polykv_core.metrics import METRICS
+from polykv_core.provenance import finite
 from polykv_core.statistics import head_statistics
 from polykv_core.uncertainty import CONFIDENCE, intervals
 
@@ -48,8 +48,8 @@ def explanation_dict(explanation: Explanation, changes: Sequence[Change] = ()) -
         },
         "statistics": head_statistics(explanation.queries, 0).to_dict(),
     }
-    finite: dict[str, Any] = _finite(record)
-    return finite
+    told: dict[str, Any] = finite(record)
+    return told
 
 
 def explanation_json(explanation: Explanation, changes: Sequence[Change] = ()) -> str:
@@ -79,11 +79,3 @@ def _queries(explanation: Explanation) -> list[dict[str, Any]]:
         }
         for index, rows in enumerate(explanation.rows)
     ]
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

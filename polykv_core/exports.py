@@ -6,11 +6,14 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from polykv_core.config import THRESHOLDS, CapturedReplayConfig, GateThresholds
-from polykv_core.gates import CandidateReplayMetrics, judge_candidates, measured_candidate
+from polykv_core.config import THRESHOLDS, CapturedReplayConfig
+from polykv_core.gates import CandidateReplayMetrics, measured_candidate
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.metrics import METRICS
 from polykv_core.options import REFERENCE, ReplayOptions
+from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
+
+Receipt = CapturedReplayReceipt | ModelReplayReceipt
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _COUNTS = ("decoded_values_total", "full_decode_value_count")
@@ -19,21 +22,25 @@ _DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)$")
 _LONGEST_NAME = 60
 
 
-def candidates_csv(measurement: Measurement, config: GateThresholds) -> str:
-    """The candidates in the order listed, a row each, with verdict, blockers, and the model_id of a captured head."""
-    named = _model_id(measurement)
+def candidates_csv(receipts: Sequence[Receipt]) -> str:
+    """Every receipt's candidates in the order listed, a row each, with verdict and blockers, and of what they are.
+
+    All receipts are of one kind; those of a model replay have no model_id, fixture or options.
+    """
+    head = [*_named(receipts[0]), *_columns(), "passed", "blockers"]
     return _csv(
-        [*named, *_columns(), "passed", "blockers"],
+        head,
         (
-            [*named.values(), *_numbers(candidate), candidate.passed, "; ".join(candidate.blockers)]
-            for candidate in judge_candidates(measurement, config)
+            [*_named(receipt).values(), *_numbers(candidate), candidate.passed, "; ".join(candidate.blockers)]
+            for receipt in receipts
+            for candidate in receipt.candidate_results
         ),
     )
 
 
 def curve_csv(measurement: Measurement) -> str:
     """Every measured k, a row each: the numbers without a verdict."""
-    named = _model_id(measurement)
+    named = _of(measurement)
     candidates = (measured_candidate(measurement, k) for k in measurement.candidate_ks)
     return _csv([*named, *_columns()], ([*named.values(), *_numbers(candidate)] for candidate in candidates))
 
@@ -59,6 +66,12 @@ def file_stem(model_id: str, passed: bool, digest: str) -> str:
     return f"{name}_{'passed' if passed else 'failed'}_{digest.removeprefix('sha256:')[:12]}"
 
 
+def receipt_stem(receipt: CapturedReplayReceipt) -> str:
+    """A name for files about a receipt, without their ending; another for another fixture or other options."""
+    stem = file_stem(receipt.model_id, receipt.passed, receipt.fixture_digest or receipt.digest or "")
+    return f"{stem}_with_options" if receipt.departures else stem
+
+
 def _command(name: str, fixture: str, *options: str) -> str:
     path = f"./{fixture}" if fixture.startswith("-") else fixture
     return shlex.join(["polykv", name, path, *options])
@@ -68,8 +81,34 @@ def _flags(values: Mapping[str, object]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
 
 
-def _model_id(measurement: Measurement) -> dict[str, str]:
-    return {"model_id": measurement.model_id} if isinstance(measurement, CapturedMeasurement) else {}
+def _named(receipt: Receipt) -> dict[str, str]:
+    """What a receipt's numbers are of, and over the queries by which statistic."""
+    statistic: dict[str, str] = {"statistic": receipt.config.statistic}
+    if isinstance(receipt, ModelReplayReceipt):
+        return statistic
+    return {
+        "model_id": receipt.model_id,
+        "fixture_digest": receipt.fixture_digest or "",
+        "options": _options(receipt.options),
+        **statistic,
+    }
+
+
+def _of(measurement: Measurement) -> dict[str, str]:
+    statistic: dict[str, str] = {"statistic": measurement.statistic}
+    if not isinstance(measurement, CapturedMeasurement):
+        return statistic
+    return {
+        "model_id": measurement.model_id,
+        "fixture_digest": measurement.fixture_digest,
+        "options": _options(measurement.options),
+        **statistic,
+    }
+
+
+def _options(options: ReplayOptions) -> str:
+    """What is not the reference's."""
+    return "; ".join(f"{name} {value}" for name, value in options.changed.items())
 
 
 def _columns() -> list[str]:

@@ -9,7 +9,7 @@ from typing import no_type_check
 from polykv_core.arrays import Array, Float32
 from polykv_core.checks import Checks, shown
 from polykv_core.errors import FixtureError
-from polykv_core.jsontext import Source, read_json
+from polykv_core.jsontext import Source, parse_json, read_bytes
 
 CAPTURED_REPLAY_FIXTURE_SCHEMA = "poly_kv_captured_replay_fixture_v1"
 
@@ -44,13 +44,29 @@ class CapturedReplayQuery:
         return len(self.keys)
 
 
+@dataclass(frozen=True)
+class FixtureFacts:
+    """By what a fixture is known again: the sha256 of its content and of its file, and the numbers that shape a replay.
+
+    `file_digest` is None for a fixture that was read from no file.
+    """
+
+    digest: str
+    file_digest: str | None
+    head_dim: int
+    shared_tokens: int
+    seed: int
+    vocab: int
+
+
 @no_type_check  # takes what comes, and checks it itself
 @dataclass(frozen=True, eq=False)
 class CapturedReplayFixture:
     """One attention head, captured: a projection to logits and the queries, all finite float32.
 
     The first `shared_tokens` rows of every query go to the shared pool, the rest to the agent shell. Query i's pool is
-    seeded with seed + i and its shell with seed + 10000 + i (mod 2^64). `warnings` says what was odd but accepted.
+    seeded with seed + i and its shell with seed + 10000 + i (mod 2^64). `warnings` says what was odd but accepted,
+    `file_digest` is the sha256 of the file that it was read from, if it was.
 
     Raises FixtureError, naming the place, where the parts do not fit together.
     """
@@ -63,12 +79,13 @@ class CapturedReplayFixture:
     output_projection: Float32[Array, "v d"]
     queries: tuple[CapturedReplayQuery, ...]
     warnings: tuple[str, ...] = field(default=())
+    file_digest: str | None = None
 
     @classmethod
-    def from_dict(cls, data: object) -> "CapturedReplayFixture":
+    def from_dict(cls, data: object, file_digest: str | None = None) -> "CapturedReplayFixture":
         """A fixture from the crate's JSON fields: scalars, and (nested) lists or arrays of numbers."""
         record = _check.record(data, "the fixture", _FIXTURE_FIELDS)
-        return cls(**{name: record[name] for name in _FIXTURE_FIELDS})
+        return cls(**{name: record[name] for name in _FIXTURE_FIELDS}, file_digest=file_digest)
 
     def __post_init__(self) -> None:
         """Check everything, and hold it as read-only float32 arrays."""
@@ -95,6 +112,18 @@ class CapturedReplayFixture:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def facts(self) -> FixtureFacts:
+        """What a receipt says of this fixture."""
+        return FixtureFacts(
+            digest=self.digest,
+            file_digest=self.file_digest,
+            head_dim=self.head_dim,
+            shared_tokens=self.shared_tokens,
+            seed=self.seed,
+            vocab=len(self.output_projection),
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -126,12 +155,13 @@ def load_fixture(source: Source) -> CapturedReplayFixture:
 
     Raises FixtureError, naming the place, for what cannot be read or does not fit together.
     """
-    data = _check.record(read_json(source, FixtureError), "the file")
+    content = read_bytes(source, FixtureError)
+    data = _check.record(parse_json(content, FixtureError), "the file")
     if "output_projection" not in data:
         for mark, kind in _OTHER_KINDS.items():
             if mark in data:
                 raise FixtureError(f"the file is {kind}, not a captured fixture")
-    return CapturedReplayFixture.from_dict(data)
+    return CapturedReplayFixture.from_dict(data, f"sha256:{hashlib.sha256(content).hexdigest()}")
 
 
 def _checked_query(query: object, place: str, head_dim: int, vocab: int, shared_tokens: int) -> CapturedReplayQuery:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +18,8 @@ _LOCAL_LOGITS = 1e-3  # nats
 _LONG_ROW = 10.0  # times the median length
 _ROUNDING = 1e-6
 _NAMED_QUERIES = 6
+# Weak: what was found does not keep a fixture in memory.
+_FOUND: "WeakKeyDictionary[CapturedReplayFixture, tuple[Finding, ...]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,10 @@ class Finding:
 
 
 def check_fixture(fixture: CapturedReplayFixture) -> tuple[Finding, ...]:
-    """What is odd about a fixture, the most serious first."""
-    return fixture_findings(fixture, fit_scale(fixture), projection_floor(fixture))
+    """What is odd about a fixture, the most serious first; looked for once, however often it is asked."""
+    if fixture not in _FOUND:
+        _FOUND[fixture] = fixture_findings(fixture, fit_scale(fixture), projection_floor(fixture))
+    return _FOUND[fixture]
 
 
 def projection_floor(fixture: CapturedReplayFixture) -> Float64[Array, " q"]:

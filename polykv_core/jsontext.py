@@ -28,6 +28,7 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable
 MAX_BYTES = 2**28
 _MAX_DIGITS = 400
 _MAX_PLACE = 80
+_GZIP_MARK = b"\x1f\x8b"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -38,7 +39,24 @@ def read_json(source: Source, error: type[PolyKvError]) -> Any:
 
     Raises `error`, naming the place, for what cannot be read, is no JSON, or holds a key twice in one object.
     """
-    text = _text(_content(source, error), error)
+    return parse_json(read_bytes(source, error), error)
+
+
+def read_bytes(source: Source, error: type[PolyKvError]) -> bytes:
+    """What a source holds, as it is. Raises `error` for what cannot be read or is too large."""
+    try:
+        data = _read(source, error)
+    except (OSError, ValueError) as bad:
+        reason = getattr(bad, "strerror", None) or str(bad)
+        raise error(f"cannot read {shown(str(source))}: {reason}") from None
+    return _within_limit(data, error)
+
+
+def parse_json(data: bytes, error: type[PolyKvError]) -> Any:
+    """As read_json, of a file's bytes."""
+    if data[:2] == _GZIP_MARK:
+        data = _within_limit(_unzipped(data, error), error)
+    text = _text(data, error)
     faults = _Faults()
     try:
         value = json.loads(
@@ -130,14 +148,7 @@ def _text(data: bytes, error: type[PolyKvError]) -> str:
     return text
 
 
-def _content(source: object, error: type[PolyKvError]) -> bytes:
-    try:
-        data = _read(source, error)
-    except (OSError, ValueError) as bad:
-        reason = getattr(bad, "strerror", None) or str(bad)
-        raise error(f"cannot read {shown(str(source))}: {reason}") from None
-    if data[:2] == b"\x1f\x8b":
-        data = _unzipped(data, error)
+def _within_limit(data: bytes, error: type[PolyKvError]) -> bytes:
     if len(data) > MAX_BYTES:
         raise error(f"the file holds more than {MAX_BYTES >> 20} MiB of JSON; split it into several")
     return data

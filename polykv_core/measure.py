@@ -11,6 +11,7 @@ from polykv_core.attention import RankedRows, exact_output, outputs_at, project,
 from polykv_core.config import ModelReplayConfig, checked_ks
 from polykv_core.errors import CacheError
 from polykv_core.fixture import CapturedReplayFixture
+from polykv_core.health import Finding, check_fixture
 from polykv_core.measurement import CapturedMeasurement, Exact, Measurement, compared
 from polykv_core.metrics import QueryMetrics
 from polykv_core.model_case import ModelReplayQuery, checked_queries
@@ -57,7 +58,8 @@ def measure(
         return _replayed(ranked, row_counts, captured_exact(fixture, index))
 
     queries = each(range(len(fixture.queries)), replayed, on_query)
-    return CapturedMeasurement(ks, queries, fixture.model_id, fixture.digest, fixture.warnings, options)
+    odd = (*(Finding("accepted", warning) for warning in fixture.warnings), *check_fixture(fixture))
+    return CapturedMeasurement(ks, queries, fixture.model_id, fixture.facts, odd, options)
 
 
 def every_k(fixture: CapturedReplayFixture) -> range:

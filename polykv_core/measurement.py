@@ -9,8 +9,11 @@ import numpy as np
 from polykv_core.arrays import Array, Float32, Float64, Int64
 from polykv_core.attention import project, softmax
 from polykv_core.errors import ConfigError
+from polykv_core.fixture import FixtureFacts
+from polykv_core.health import Finding
 from polykv_core.metrics import METRICS, QueryMetrics, Statistic, argmax_last, cosine, kl_divergence, mse, nll
 from polykv_core.options import REFERENCE, ReplayOptions
+from polykv_core.version import Versions
 
 Measured = TypeVar("Measured", bound="Measurement")
 
@@ -61,12 +64,18 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class CapturedMeasurement(Measurement):
-    """The measurement of a captured fixture, and whose it is."""
+    """The measurement of a captured fixture: whose it is, what is odd about that, and what it was made with."""
 
     model_id: str
-    fixture_digest: str
-    warnings: tuple[str, ...]
+    fixture: FixtureFacts
+    findings: tuple[Finding, ...] = ()
     options: ReplayOptions = REFERENCE
+    made_with: Versions = field(default_factory=Versions.here)
+
+    @property
+    def fixture_digest(self) -> str:
+        """The sha256 of the fixture's content."""
+        return self.fixture.digest
 
 
 @dataclass(frozen=True, eq=False)

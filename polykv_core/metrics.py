@@ -48,8 +48,12 @@ class QueryMetrics:
 
     def at(self, index: int) -> "QueryMetrics":
         """All queries at one of the ks alone."""
+        return self.take(np.array([index]))
+
+    def take(self, indices: Int64[Array, " m"]) -> "QueryMetrics":
+        """All queries at some of the ks."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        return QueryMetrics(**{name: a if name in _ALIKE else a[:, [index]] for name, a in arrays.items()})
+        return QueryMetrics(**{name: a if name in _ALIKE else a[:, indices] for name, a in arrays.items()})
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,17 @@ class ReplayOptions:
     @property
     def changed(self) -> dict[str, Any]:
         """What differs from the reference, as JSON fields; empty for the reference's replay."""
-        reference = _as_json(REFERENCE)
-        return {name: value for name, value in _as_json(self).items() if value != reference[name]}
+        reference = REFERENCE.to_dict()
+        return {name: value for name, value in self.to_dict().items() if value != reference[name]}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the JSON fields, codecs by their ids."""
+        return {
+            "attention_scale": self.attention_scale,
+            "query_coding": self.query_coding,
+            "pool_codec": self.pool_codec.id,
+            "shell_codec": self.shell_codec.id,
+        }
 
     @classmethod
     def from_dict(cls, data: object) -> "ReplayOptions":
@@ -66,15 +75,6 @@ class ReplayOptions:
         names = [field.name for field in fields(cls)]
         _check.no_near_miss(record, names, "the options")
         return cls(**{name: record[name] for name in names if name in record})
-
-
-def _as_json(options: ReplayOptions) -> dict[str, Any]:
-    return {
-        "attention_scale": options.attention_scale,
-        "query_coding": options.query_coding,
-        "pool_codec": options.pool_codec.id,
-        "shell_codec": options.shell_codec.id,
-    }
 
 
 def _checked_scale(scale: object) -> str | float:

@@ -3,8 +3,9 @@
 import io
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, TypeVar, get_type_hints
 
 from polykv_core.checks import Checks
@@ -14,6 +15,7 @@ from polykv_core.gates import CandidateReplayMetrics, first_passing, gates_off, 
 from polykv_core.jsontext import Source, read_json
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.options import REFERENCE, ReplayOptions
+from polykv_core.provenance import SEAL, measurement_in, options_in, provenance_of, sealed
 
 CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_captured_model_replay_v1"
 MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_model_replay_receipt_v1"
@@ -64,17 +66,20 @@ class _Receipt:
     options: ReplayOptions
 
     @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What stands behind the verdict, as JSON fields; empty where nothing is known of that."""
+        off = gates_off(self.config)
+        return {"gates_off": off} if off else {}
+
+    @property
     def departures(self) -> list[str]:
         """What keeps this from being the reference's replay, as phrases; empty where nothing does."""
         return _departures(self.config, self.options)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in the reference's order; what is beyond the reference stands in `provenance`, last."""
-        record = {**asdict(self), "config": self.config.to_dict()}  # type: ignore[call-overload]
-        record.pop("options", None)
-        provenance = {"gates_off": gates_off(self.config), "options": self.options.changed}
-        told = {name: value for name, value in provenance.items() if value}
-        return {**record, "provenance": told} if told else record
+        verdict = {name: _as_json(getattr(self, name)) for name in _names(type(self))}
+        return {**verdict, "provenance": dict(self.provenance)} if self.provenance else verdict
 
     def to_json(self) -> str:
         """The receipt as a file's whole text. Raises ReceiptError if a number in it is not finite."""
@@ -91,7 +96,12 @@ class _Receipt:
     def from_dict(cls: type[Receipt], data: object) -> Receipt:
         """A receipt from JSON fields; unknown ones are ignored, as the crate does. Raises ReceiptError."""
         receipt: Receipt = _record(cls, data, "the receipt")
-        return replace(receipt, options=_options(data)) if isinstance(receipt, CapturedReplayReceipt) else receipt
+        _check_candidates(receipt)
+        if not isinstance(receipt, CapturedReplayReceipt):
+            return receipt
+        told = _check.record(data, "the receipt").get("provenance")
+        told = told if isinstance(told, dict) else {}
+        return replace(receipt, options=options_in(told), evidence=told)
 
     @classmethod
     def from_json(cls: type[Receipt], source: Source) -> Receipt:
@@ -101,7 +111,10 @@ class _Receipt:
 
 @dataclass(frozen=True)
 class CapturedReplayReceipt(_Receipt):
-    """The verdict on a captured fixture."""
+    """The verdict on a captured fixture.
+
+    `evidence` is what was judged, or the provenance as a file has it. Receipts are equal where their verdicts are.
+    """
 
     schema_version: str
     model_id: str
@@ -113,6 +126,42 @@ class CapturedReplayReceipt(_Receipt):
     passed: bool
     blockers: tuple[str, ...]
     options: ReplayOptions = REFERENCE
+    evidence: CapturedMeasurement | Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def provenance(self) -> Mapping[str, Any]:
+        """What stands behind the verdict, as JSON fields with the seal; empty for a receipt that has none.
+
+        Made only when it is asked for: a moved threshold is to be judged at once.
+        """
+        if not isinstance(self.evidence, CapturedMeasurement):
+            return self.evidence
+        verdict = {name: _as_json(getattr(self, name)) for name in _names(type(self))}
+        told = provenance_of(self.evidence, self.config, self.selected_candidate_k)
+        made: Mapping[str, Any] = sealed({**verdict, "provenance": told})["provenance"]
+        return made
+
+    @property
+    def digest(self) -> str | None:
+        """The seal, which no other receipt has; None for a receipt without one."""
+        seal = self.provenance.get(SEAL)
+        return seal if isinstance(seal, str) else None
+
+    @property
+    def fixture_digest(self) -> str | None:
+        """The digest of the fixture's content; None for a receipt that does not say."""
+        if isinstance(self.evidence, CapturedMeasurement):
+            return self.evidence.fixture_digest
+        told = self.evidence.get("fixture")
+        digest = told.get("digest") if isinstance(told, dict) else None
+        return digest if isinstance(digest, str) else None
+
+    @property
+    def measurement(self) -> CapturedMeasurement:
+        """What was measured, at least at the candidate ks. Raises ReceiptError if the receipt does not say."""
+        if isinstance(self.evidence, CapturedMeasurement):
+            return self.evidence
+        return measurement_in(self.evidence, self.model_id)
 
     @classmethod
     def of(cls, measurement: CapturedMeasurement, config: CapturedReplayConfig) -> "CapturedReplayReceipt":
@@ -130,6 +179,7 @@ class CapturedReplayReceipt(_Receipt):
             passed=selected.passed,
             blockers=selected.blockers,
             options=measurement.options,
+            evidence=measurement,
         )
 
 
@@ -178,21 +228,34 @@ def _departures(config: GateThresholds, options: ReplayOptions) -> list[str]:
 
 def _record(cls: type[Any], data: Any, place: str) -> Any:
     """A receipt's dataclass from JSON, every field checked against its annotation."""
-    names = [field.name for field in fields(cls) if field.name != "options"]
+    names = _names(cls)
     record = _check.record(data, place, names)
     kinds = get_type_hints(cls)
     return cls(**{name: _value(kinds[name], record[name], f"{place}, {name}") for name in names})
 
 
-def _options(receipt: Any) -> ReplayOptions:
-    """The options that a receipt was made with; the reference's if it tells of none."""
-    provenance = receipt.get("provenance")
-    if not isinstance(provenance, dict) or "options" not in provenance:
-        return REFERENCE
-    try:
-        return ReplayOptions.from_dict(provenance["options"])
-    except ConfigError as bad:
-        raise ReceiptError(f"the receipt, provenance: {bad}") from None
+def _names(cls: type[Any]) -> list[str]:
+    """A receipt's fields that the reference has too, in its order."""
+    return [field.name for field in fields(cls) if field.name not in ("options", "evidence")]
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, CapturedReplayConfig | ModelReplayConfig):
+        return value.to_dict()
+    if isinstance(value, CandidateReplayMetrics | ModelReplayMetrics):
+        return asdict(value)
+    return [_as_json(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _check_candidates(receipt: Any) -> None:
+    """Raise ReceiptError unless the selected candidate is among those there are."""
+    ks = [candidate.candidate_k for candidate in receipt.candidate_results]
+    if receipt.selected_candidate_k not in ks:
+        listed = ", ".join(map(str, ks)) or "none"
+        raise ReceiptError(
+            f"the receipt, selected_candidate_k is {receipt.selected_candidate_k}, and candidate_results has {listed}; "
+            "it was cut off or put together from several"
+        )
 
 
 def _value(kind: Any, value: Any, place: str) -> Any:

@@ -55,7 +55,7 @@ def explanation_text(explanation: Explanation, changes: Sequence[Change]) -> str
     """Reasons, the ladder, what would help, what is odd, and the statistics."""
     return rendered(
         Text(f"Where the fidelity goes at k = {explanation.candidate_k}", style="bold"),
-        *(_prose(f"{index}. ", reason) for index, reason in enumerate(reasons(explanation), start=1)),
+        *(prose(f"{index}. ", reason) for index, reason in enumerate(reasons(explanation), start=1)),
         Text("\nThe loss ladder: each row makes one more step as the replay does", style="bold"),
         _stages_table(explanation.stages),
         Text("\nOne step at a time, all else exact, every row read unless selected", style="bold"),
@@ -65,7 +65,7 @@ def explanation_text(explanation: Explanation, changes: Sequence[Change]) -> str
         Text("\nWhat would help: one change at a time", style="bold"),
         _changes_table(changes),
         Text("\nWhat is odd about this fixture or replay", style="bold"),
-        *(_prose("- ", finding.text) for finding in explanation.findings or (Finding("", "Nothing."),)),
+        *(prose("- ", finding.text) for finding in explanation.findings or (Finding("", "Nothing."),)),
         Text(),
         Text("\n".join(head_statistics(explanation.queries, 0).lines())),
     )
@@ -100,7 +100,7 @@ def _verdict_line(receipt: Receipt) -> Text:
 
 def _candidates_table(receipt: Receipt) -> Table:
     """A row for each candidate, in the order listed; a column's head says what passes."""
-    table = _table()
+    table = plain_table()
     table.add_column("k", justify="right")
     for verdict in verdicts(receipt.candidate_results[0], receipt.config):
         sign = ">=" if verdict.gate.side == "min" else "<="
@@ -119,12 +119,12 @@ def _candidate_row(candidate: CandidateReplayMetrics, judged: tuple[GateVerdict,
         Text(str(candidate.candidate_k)),
         *values,
         Text(f"{number(candidate.decode_reduction)}x"),
-        _word(candidate.passed),
+        word(candidate.passed),
     ]
 
 
 def _gates_table(judged: tuple[GateVerdict, ...]) -> Table:
-    table = _table()
+    table = plain_table()
     for head in ("Gate", "Value", "Threshold", "Margin", "Verdict"):
         table.add_column(head, justify="right" if head in ("Value", "Margin") else "left")
     for verdict in judged:
@@ -134,23 +134,24 @@ def _gates_table(judged: tuple[GateVerdict, ...]) -> Table:
             number(verdict.value, digits=7),
             "none" if verdict.off else f"{bound} {verdict.threshold!r}",
             "" if verdict.off else number(verdict.margin, sign="+"),
-            Text("off") if verdict.off else _word(verdict.passed),
+            Text("off") if verdict.off else word(verdict.passed),
         )
     return table
 
 
-def _prose(start: str, text: str) -> Text:
+def prose(start: str, text: str) -> Text:
+    """Sentences in lines of a terminal's usual width."""
     return Text(wrapped(start, text))
 
 
 def _apart(receipt: Receipt) -> list[Text]:
     """What keeps a verdict from being the reference's, if anything does."""
     apart = receipt.departures
-    return [_prose("", f"Not as the reference replays: {'; '.join(apart)}.")] if apart else []
+    return [prose("", f"Not as the reference replays: {'; '.join(apart)}.")] if apart else []
 
 
 def _stages_table(stages: Sequence[Stage]) -> Table:
-    table = _table()
+    table = plain_table()
     for head in ("Stage", *_EXPLAINED.values(), "Cosine lost", "KL added"):
         table.add_column(head, justify="left" if head == "Stage" else "right")
     for stage in stages:
@@ -160,7 +161,7 @@ def _stages_table(stages: Sequence[Stage]) -> Table:
 
 
 def _changes_table(changes: Sequence[Change]) -> Table:
-    table = _table()
+    table = plain_table()
     for head in ("Change", *_EXPLAINED.values()):
         table.add_column(head, justify="left" if head == "Change" else "right")
     for change in changes:
@@ -177,9 +178,11 @@ def _label(verdict: GateVerdict) -> str:
     return f"{verdict.gate.label} ({unit})" if unit else verdict.gate.label
 
 
-def _word(passed: bool) -> Text:
+def word(passed: bool) -> Text:
+    """A verdict as a word."""
     return Text("pass", style="green") if passed else Text("FAIL", style="bold red")
 
 
-def _table() -> Table:
+def plain_table() -> Table:
+    """A table with no lines, its columns apart."""
     return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")

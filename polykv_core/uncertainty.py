@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from polykv_core.gates import GATES, GateVerdict
+from polykv_core.arrays import Array, Float64
+from polykv_core.gates import GATES, Gate, GateVerdict
 from polykv_core.metrics import METRICS, QueryMetrics, Statistic
 
 RESAMPLES = 1000
@@ -41,14 +42,38 @@ def intervals(queries: QueryMetrics, statistic: Statistic = "mean") -> Mapping[s
     resampled = _resampled(queries)
     found = {}
     for gate in GATES:
-        metric = next(metric for metric in METRICS if metric.name == gate.metric)
         with np.errstate(invalid="ignore", over="ignore"):
-            values = gate.gated(metric.over(resampled, statistic))
+            values = gated_over(gate, resampled, statistic)
         if np.isfinite(values).all():
-            tail = 100.0 * (1.0 - CONFIDENCE) / 2.0
-            low, high = np.percentile(values, [tail, 100.0 - tail])
-            found[gate.metric] = Interval(float(low), float(high))
+            found[gate.metric] = _interval(values)
     return found
+
+
+def paired_interval(
+    before: QueryMetrics, after: QueryMetrics, gate: Gate, statistic: Statistic = "mean"
+) -> Interval | None:
+    """Where the difference of a gated metric, after less before, lies in 95 % of the resampled sets of queries.
+
+    Both hold one k of the same queries. The same ones are drawn on both sides, so that what a query brings to both does
+    not widen the interval. None for a single query, and for the worst query, as in intervals.
+    """
+    if len(before.rows) < 2 or statistic == "worst":
+        return None
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = gated_over(gate, _resampled(after), statistic) - gated_over(gate, _resampled(before), statistic)
+    return _interval(moved) if np.isfinite(moved).all() else None
+
+
+def gated_over(gate: Gate, queries: QueryMetrics, statistic: Statistic) -> Float64[Array, " k"]:
+    """A gate's metric at each k, as the gate looks at it."""
+    metric = next(metric for metric in METRICS if metric.name == gate.metric)
+    return gate.gated(metric.over(queries, statistic))
+
+
+def _interval(values: Float64[Array, " resamples"]) -> Interval:
+    tail = 100.0 * (1.0 - CONFIDENCE) / 2.0
+    low, high = np.percentile(values, [tail, 100.0 - tail])
+    return Interval(float(low), float(high))
 
 
 def _resampled(queries: QueryMetrics) -> QueryMetrics:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import config as jaxtyping_config
 
 import polykv_core
+from polykv_core.fixture import FixtureFacts
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
@@ -133,6 +134,11 @@ def _same_blockers(ours: list[str], reference: list[str]) -> bool:
     numbers = [float(number) for text in ours for number in _NUMBER.findall(text)]
     theirs = [float(number) for text in reference for number in _NUMBER.findall(text)]
     return all(abs(a - b) <= 1.01e-4 for a, b in zip(numbers, theirs, strict=True))
+
+
+def fixture_facts(digest: str = "sha256:0") -> FixtureFacts:
+    """Facts of a made-up fixture."""
+    return FixtureFacts(digest, None, head_dim=8, shared_tokens=4, seed=0, vocab=16)
 
 
 def fixture_fields(

@@ -19,6 +19,8 @@ from polykv_core import (
     THRESHOLDS,
     CapturedReplayConfig,
     Measurement,
+    ModelReplayConfig,
+    ModelReplayReceipt,
     ReplayOptions,
     candidates_csv,
     cli,
@@ -29,10 +31,12 @@ from polykv_core import (
     judge,
     load_fixture,
     measure,
+    receipt_stem,
     run_captured_model_replay,
 )
 
-MEASUREMENT = measure(load_fixture(encoded(fixture_fields())), range(1, 7))
+FIXTURE = load_fixture(encoded(fixture_fields()))
+MEASUREMENT = measure(FIXTURE, range(1, 7))
 CONFIG = CapturedReplayConfig((6, 2, 99), min_output_cosine=0.9)
 
 
@@ -43,7 +47,8 @@ def table(text):
 
 def test_the_candidates_table_is_the_receipt_s():
     """A row for each candidate in the order listed, every metric to the last digit, with verdict and blockers."""
-    rows, results = table(candidates_csv(MEASUREMENT, CONFIG)), judge(MEASUREMENT, CONFIG).candidate_results
+    receipt = judge(MEASUREMENT, CONFIG)
+    rows, results = table(candidates_csv([receipt])), receipt.candidate_results
     assert [row["candidate_k"] for row in rows] == ["6", "2", "99"]
     for row, result in zip(rows, results, strict=True):
         assert {metric.name: float(row[metric.name]) for metric in METRICS} == {
@@ -73,15 +78,50 @@ def test_the_command_that_explains_names_file_k_and_options():
     assert explain_command_line("a.json", 8) == "polykv explain a.json --candidate-k=8"
 
 
+def test_tables_say_of_which_fixture_they_are_and_how_it_was_replayed():
+    """Model, the digest of the fixture's content, the options that are not the reference's, and the statistic."""
+    options = ReplayOptions(attention_scale=0.25, shell_codec="exact")
+    apart = replace(MEASUREMENT, options=options).by("worst")
+    told = ["model_id", "fixture_digest", "options", "statistic"]
+    for text in (curve_csv(apart), candidates_csv([judge(apart, replace(CONFIG, statistic="worst"))])):
+        rows = table(text)
+        assert list(rows[0])[: len(told)] == told
+        assert {tuple(row[name] for name in told) for row in rows} == {
+            ("made-on-the-spot", FIXTURE.digest, "attention_scale 0.25; shell_codec exact", "worst")
+        }
+    for text in (curve_csv(MEASUREMENT), candidates_csv([judge(MEASUREMENT, CONFIG)])):
+        assert {(row["options"], row["statistic"]) for row in table(text)} == {("", "mean")}
+
+
+def test_the_candidates_of_several_receipts_stand_in_one_table():
+    """One head line, and the receipts' rows one after the other, each told apart by what it is of."""
+    other = replace(CONFIG, candidate_ks=(3,))
+    receipts = [judge(MEASUREMENT, CONFIG), judge(replace(MEASUREMENT, model_id="other"), other)]
+    both = table(candidates_csv(receipts))
+    assert both == [row for receipt in receipts for row in table(candidates_csv([receipt]))]
+    assert [(row["model_id"], row["candidate_k"]) for row in both] == [
+        *(("made-on-the-spot", k) for k in ("6", "2", "99")),
+        ("other", "3"),
+    ]
+
+
+def test_a_receipt_without_provenance_has_a_row_without_a_digest():
+    """As the Rust crate writes it: nobody knows of which fixture it is."""
+    receipt = replace(judge(MEASUREMENT, CONFIG), evidence={})
+    assert {row["fixture_digest"] for row in table(candidates_csv([receipt]))} == {""}
+
+
 def test_tables_of_a_model_replay_have_no_model_id():
-    """The rest is as for a captured head."""
+    """Nor fixture and options; the rest is as for a captured head."""
     measurement = Measurement(MEASUREMENT.candidate_ks, MEASUREMENT.queries)
+    judged = ModelReplayReceipt.of(measurement, ModelReplayConfig(**CONFIG.to_dict()))
     for ours, theirs in (
         (curve_csv(measurement), curve_csv(MEASUREMENT)),
-        (candidates_csv(measurement, CONFIG), candidates_csv(MEASUREMENT, CONFIG)),
+        (candidates_csv([judged]), candidates_csv([judge(MEASUREMENT, CONFIG)])),
     ):
         assert table(ours) == [
-            {name: cell for name, cell in row.items() if name != "model_id"} for row in table(theirs)
+            {name: cell for name, cell in row.items() if name not in ("model_id", "fixture_digest", "options")}
+            for row in table(theirs)
         ]
 
 
@@ -89,7 +129,7 @@ def test_tables_of_a_model_replay_have_no_model_id():
 def test_a_name_that_looks_like_a_formula_is_quoted(start):
     """A spreadsheet would run it; negative numbers stay numbers."""
     named = replace(MEASUREMENT, model_id=f"{start}HYPERLINK(1)")
-    for text in (curve_csv(named), candidates_csv(named, CONFIG)):
+    for text in (curve_csv(named), candidates_csv([judge(named, CONFIG)])):
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
         assert {row["model_id"] for row in rows} == {f"'{start}HYPERLINK(1)"}
         assert all(float(row["ppl_proxy_delta"]) == float(row["ppl_proxy_delta"].lstrip("'")) for row in rows)
@@ -176,3 +216,15 @@ def test_a_device_s_name_is_no_file_name(device):
 def test_a_name_of_which_nothing_is_left_is_replaced(nothing):
     """There is always a name."""
     assert file_stem(nothing, False, "sha256:0") == "fixture_failed_0"
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_receipt_s_files_are_named_by_its_fixture(passed):
+    """Model, verdict and the fixture's digest; of another receipt of that fixture with options, said in the name."""
+    config = CapturedReplayConfig((6,), **({} if passed else {"min_output_cosine": 2.0}))
+    receipt = judge(MEASUREMENT, config)
+    stem = f"made-on-the-spot_{'passed' if passed else 'failed'}_{FIXTURE.digest[7:19]}"
+    assert receipt.passed == passed
+    assert receipt_stem(receipt) == stem
+    apart = judge(replace(MEASUREMENT, options=ReplayOptions(query_coding="exact")), config)
+    assert receipt_stem(apart) == f"{stem}_with_options"

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support import fixture_facts
+
 from pages.ui import figures, words
 from pages.ui.axis import Axis, KAxis
 from pages.ui.sweep import Sweep
@@ -81,8 +83,7 @@ def made_up(**values):
 
 def judged(curve, ks, **gates):
     """A receipt on a made-up measurement."""
-    named = {"model_id": "made-up", "fixture_digest": "sha256:0", "warnings": ()}
-    captured = CapturedMeasurement(curve.candidate_ks, curve.queries, **named)
+    captured = CapturedMeasurement(curve.candidate_ks, curve.queries, "made-up", fixture_facts())
     return judge(captured, CapturedReplayConfig(ks, **gates))
 
 

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support import fixture_facts
+
 from polykv_core import (
     GATES,
     METRICS,
@@ -57,7 +59,7 @@ def measured(**by_k):
         decoded_values=np.arange(1, count + 1)[None],
         rows=np.array([count + 8]),
     )
-    return CapturedMeasurement(tuple(range(1, count + 1)), queries, "model", "sha256:0", ())
+    return CapturedMeasurement(tuple(range(1, count + 1)), queries, "model", fixture_facts())
 
 
 def test_the_gates_are_the_reference_s_five_in_its_order():
@@ -211,7 +213,7 @@ def several(**columns):
         decoded_values=np.ones(shape, dtype=np.int64),
         rows=np.full(shape[0], 64),
     )
-    return CapturedMeasurement(tuple(range(1, shape[1] + 1)), queries, "model", "sha256:0", ("odd",))
+    return CapturedMeasurement(tuple(range(1, shape[1] + 1)), queries, "model", fixture_facts())
 
 
 def test_one_catastrophic_query_passes_by_the_mean_and_fails_by_the_worst():
@@ -281,7 +283,7 @@ def test_a_measurement_by_another_statistic_leaves_the_first_as_it_was():
     }
     assert isinstance(worst, CapturedMeasurement)
     assert worst.queries is measurement.queries
-    for name in ("candidate_ks", "model_id", "fixture_digest", "warnings", "options"):
+    for name in ("candidate_ks", "model_id", "fixture", "findings", "options", "made_with"):
         assert getattr(worst, name) == getattr(measurement, name)
 
 

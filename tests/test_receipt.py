@@ -22,6 +22,7 @@ from polykv_core import (
     ReceiptError,
     ReplayOptions,
     TurboQuant,
+    judge,
     load_fixture,
     load_model_case,
     measure,
@@ -33,6 +34,7 @@ GOLDEN_RECEIPT = read_golden(GOLDEN / "captured" / "d8_unscaled" / "receipt.json
 MODEL_RECEIPT = read_golden(GOLDEN / "model" / "one_layer_two_heads" / "receipt.json")
 RECEIPT = run_captured_model_replay(load_fixture(encoded(fixture_fields())), CapturedReplayConfig((2, 6)))
 FIELDS = json.loads(RECEIPT.to_json())
+VERDICT = {name: value for name, value in FIELDS.items() if name != "provenance"}
 
 
 def leaves(value, path=()):
@@ -117,13 +119,23 @@ OFF = {
 
 @pytest.mark.parametrize("off", [(), ("max_kl_divergence",), tuple(OFF)])
 def test_a_receipt_says_which_gates_were_off(off):
-    """In one object behind all others, `provenance`; with every gate on there is none."""
+    """In its provenance, by the names of their thresholds; with every gate on the list is empty."""
     config = CapturedReplayConfig((2,), **{name: OFF[name] for name in off})
-    fields = json.loads(replace(RECEIPT, config=config).to_json())
-    assert list(fields)[: len(FIELDS)] == list(FIELDS)
-    assert fields.get("provenance", {}).get("gates_off", []) == list(off)
-    assert list(fields)[len(FIELDS) :] == (["provenance"] if off else [])
+    fields = json.loads(judge(RECEIPT.measurement, config).to_json())
+    assert list(fields) == [*VERDICT, "provenance"]
+    assert fields["provenance"]["gates_off"] == list(off)
     assert CapturedReplayReceipt.from_json(json.dumps(fields)).config == config
+
+
+@pytest.mark.parametrize("off", [(), ("max_kl_divergence",), tuple(OFF)])
+def test_a_model_receipt_says_which_gates_were_off(off):
+    """In one object behind all others, `provenance`; with every gate on there is none."""
+    case = load_model_case(stored(GOLDEN / "model" / "one_layer_two_heads" / "case.json"))
+    config = replace(case.config, **{name: OFF[name] for name in off})
+    fields = json.loads(run_model_case(replace(case, config=config)).to_json())
+    assert list(fields) == [*MODEL_RECEIPT, *(["provenance"] if off else [])]
+    assert fields.get("provenance", {}) == ({"gates_off": list(off)} if off else {})
+    assert ModelReplayReceipt.from_json(json.dumps(fields)).config == config
 
 
 def test_unknown_fields_are_ignored():
@@ -134,7 +146,7 @@ def test_unknown_fields_are_ignored():
     assert CapturedReplayReceipt.from_json(json.dumps(fields)) == RECEIPT
 
 
-@pytest.mark.parametrize("missing", [*FIELDS])
+@pytest.mark.parametrize("missing", VERDICT)
 def test_a_missing_field_is_named(missing):
     """Every field of the reference is needed."""
     fields = {name: value for name, value in FIELDS.items() if name != missing}
@@ -261,6 +273,25 @@ MODEL_SCHEMA = "poly_kv_model_replay_receipt_v1"
 OTHER_STATISTICS = pytest.mark.parametrize("statistic", ["worst", "p95"])
 
 
+@pytest.mark.parametrize(
+    ("receipt_class", "fields"),
+    [(CapturedReplayReceipt, FIELDS), (ModelReplayReceipt, MODEL_RECEIPT)],
+    ids=["captured", "model"],
+)
+@pytest.mark.parametrize(("left", "listed"), [([], "none"), ([1], "6")], ids=["none", "without"])
+def test_a_receipt_without_its_selected_candidate_is_refused(receipt_class, fields, left, listed):
+    """No candidates at all, or not the one whose numbers it states: it was cut off, or put together."""
+    results = [fields["candidate_results"][index] for index in left]
+    fields = {**fields, "candidate_results": results, "selected_candidate_k": 2**40}
+    listed = str(results[0]["candidate_k"]) if results else listed
+    with pytest.raises(ReceiptError) as refused:
+        receipt_class.from_json(json.dumps(fields))
+    assert str(refused.value) == (
+        f"the receipt, selected_candidate_k is {2**40}, and candidate_results has {listed}; "
+        "it was cut off or put together from several"
+    )
+
+
 def shape_of(value):
     """The names of a JSON value's fields, in order, all the way down; the first of a list's objects stands for all."""
     if isinstance(value, list) and value:
@@ -270,11 +301,13 @@ def shape_of(value):
 
 @pytest.mark.parametrize("options", [{}, {"options": ReplayOptions()}], ids=["none", "defaults"])
 def test_a_receipt_of_the_reference_s_replay_has_its_fields_and_no_others(options):
-    """Neither provenance nor statistic: names and order are the golden receipt's, and so is the schema."""
+    """But for provenance, last, names and order are the golden receipt's, without a statistic; so is the schema."""
     folder = GOLDEN / "captured" / "d8_unscaled"
     config = CapturedReplayConfig.from_dict(read_golden(folder / "config.json"))
     receipt = run_captured_model_replay(load_fixture(stored(folder / "fixture.json")), config, **options)
     fields = json.loads(receipt.to_json())
+    assert list(fields)[-1] == "provenance"
+    assert fields.pop("provenance")["options"] == REFERENCE.to_dict()
     assert shape_of(fields) == shape_of(GOLDEN_RECEIPT)
     assert fields["schema_version"] == GOLDEN_RECEIPT["schema_version"] == CAPTURED_SCHEMA
     assert fields["config"] == GOLDEN_RECEIPT["config"]
@@ -289,23 +322,23 @@ def test_defaults_spelled_out_write_the_same_bytes():
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_receipt_says_what_was_not_the_reference_s(options):
-    """Another schema, the options that differ and no others in `provenance`, and all else in its place."""
+    """Another schema, all four options in `provenance`, and all else in its place."""
     receipt = run_captured_model_replay(FIXTURE, CapturedReplayConfig((2, 6)), ReplayOptions(**options))
     fields = json.loads(receipt.to_json())
     assert fields["schema_version"] == f"{CAPTURED_SCHEMA}_with_options"
-    assert fields.pop("provenance") == {"options": options}
-    assert shape_of(fields) == shape_of(FIELDS)
+    assert fields.pop("provenance")["options"] == {**REFERENCE.to_dict(), **options}
+    assert shape_of(fields) == shape_of(VERDICT)
     assert fields["config"] == FIELDS["config"]
 
 
 @OTHER_STATISTICS
 def test_a_receipt_says_which_statistic_was_held_against_the_gates(statistic):
-    """In its config, last; the schema is another one, and no option is spoken of."""
+    """In its config, last; the schema is another one, and the options stay the reference's."""
     receipt = run_captured_model_replay(FIXTURE, CapturedReplayConfig((2, 6), statistic=statistic))
     fields = json.loads(receipt.to_json())
     assert fields["schema_version"] == f"{CAPTURED_SCHEMA}_with_options"
     assert list(fields["config"].items()) == [*FIELDS["config"].items(), ("statistic", statistic)]
-    assert "provenance" not in fields
+    assert fields["provenance"]["options"] == REFERENCE.to_dict()
     assert CapturedReplayReceipt.from_json(receipt.to_json()) == receipt
 
 
@@ -319,7 +352,9 @@ def test_a_receipt_with_options_survives_the_round_trip(options):
     assert again.options == ReplayOptions(**options)
     assert again.config.statistic == "worst"
     assert again.to_json() == receipt.to_json()
-    assert json.loads(again.to_json())["provenance"] == {"gates_off": ["max_kl_divergence"], "options": options}
+    told = json.loads(again.to_json())["provenance"]
+    assert told["gates_off"] == ["max_kl_divergence"]
+    assert told["options"] == {**REFERENCE.to_dict(), **options}
 
 
 @given(
@@ -330,7 +365,7 @@ def test_a_receipt_with_options_survives_the_round_trip(options):
 )
 def test_any_options_survive_in_a_receipt(scale, coding, pool, shell):
     """Also a scale of many digits, and every setting of a codec."""
-    receipt = replace(RECEIPT, options=ReplayOptions(scale, coding, pool, shell))
+    receipt = judge(replace(RECEIPT.measurement, options=ReplayOptions(scale, coding, pool, shell)), RECEIPT.config)
     assert CapturedReplayReceipt.from_json(receipt.to_json()) == receipt
 
 

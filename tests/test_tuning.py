@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import encoded, fixture_fields
+from support import encoded, fixture_facts, fixture_fields
 
 from polykv_core import (
     GATES,
@@ -50,7 +50,7 @@ def curve(**columns):
         decoded_values=np.arange(1, count + 1)[None],
         rows=np.array([count]),
     )
-    return CapturedMeasurement(tuple(range(1, count + 1)), queries, "model", "sha256:0", ())
+    return CapturedMeasurement(tuple(range(1, count + 1)), queries, "model", fixture_facts())
 
 
 @pytest.mark.parametrize("name", PRESETS)

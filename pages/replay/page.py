@@ -11,6 +11,7 @@ from pages.ui import (
     gallery,
     gates,
     jobs,
+    kept_runs,
     notices,
     state,
     style,
@@ -33,6 +34,7 @@ if screen.shown is not None:
         verdict.draw_reasons(receipt, curve)
         with st.container(horizontal=True, vertical_alignment="center"):
             downloads.draw_receipt(receipt, f"{exports.stem(screen.shown)}.json", "receipt")
+            kept_runs.draw_keep(screen.shown)
             st.page_link("pages/explain/page.py", label="Why? Take it apart", icon=":material/troubleshoot:")
         findings.draw(screen.shown.findings)
     with fixture:

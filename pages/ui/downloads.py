@@ -7,7 +7,7 @@ import streamlit as st
 
 from pages.ui.notices import draw_fault
 from pages.ui.sweep import Receipt
-from polykv_core import CapturedReplayConfig, Measurement, ModelReplayConfig, ReceiptError, candidates_csv, curve_csv
+from polykv_core import Measurement, ReceiptError, candidates_csv, curve_csv
 
 
 def draw(
@@ -40,10 +40,10 @@ def draw_receipt(receipt: Receipt, file_name: str, key: str) -> None:
     draw("Download receipt", payload, file_name, f"download_{key}")
 
 
-def draw_tables(curve: Measurement, config: CapturedReplayConfig | ModelReplayConfig, stem: str) -> None:
+def draw_tables(curve: Measurement, receipt: Receipt, stem: str) -> None:
     """The buttons that download all candidates and all ks as tables."""
     for label, name, made in (
-        ("Candidates as CSV", "candidates", partial(candidates_csv, curve, config)),
+        ("Candidates as CSV", "candidates", partial(candidates_csv, [receipt])),
         ("Every k as CSV", "every_k", partial(curve_csv, curve)),
     ):
         draw(label, made, f"{stem}_{name}.csv", f"download_{name}", "text/csv")

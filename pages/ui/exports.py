@@ -1,28 +1,39 @@
 """What a person takes away besides the receipt: tables, the config, and the command line and link for the same."""
 
-import json
 from functools import partial
 
 import streamlit as st
 
 from pages.ui import downloads
 from pages.ui.state import Shown
-from polykv_core import command_line, file_stem
+from polykv_core import command_line, explain, load_fixture, receipt_stem, settings_json
+from polykv_core.report import ReportPart, html_report
 
 
 def stem(shown: Shown) -> str:
     """How files about this verdict are called, without their ending."""
-    stem = file_stem(shown.source.model_id, shown.receipt.passed, shown.source.digest)
-    return f"{stem}_with_options" if shown.receipt.departures else stem
+    return receipt_stem(shown.receipt)
+
+
+def _report(shown: Shown) -> str:
+    """The report, explained at the selected k: that is replayed for it once more."""
+    receipt, options = shown.receipt, shown.curve.options
+    explanation = explain(load_fixture(shown.replayed.read()), receipt.selected_candidate_k, options)
+    command = command_line(shown.source.file_name, receipt.config, f"{stem(shown)}.json", options)
+    return html_report([ReportPart(shown.source.file_name, receipt, shown.replayed.curve, explanation, command)])
 
 
 def draw(shown: Shown, link: str) -> None:
     """Tables and config as files, made when they are asked for; the command and the link to copy."""
     config, name = shown.receipt.config, stem(shown)
     with st.container(horizontal=True):
-        downloads.draw_tables(shown.curve, config, name)
+        downloads.draw("Report as HTML", partial(_report, shown), f"{name}.html", "download_report", "text/html")
+        downloads.draw_tables(shown.curve, shown.receipt, name)
         downloads.draw(
-            "Config as JSON", partial(json.dumps, config.to_dict(), indent=2), f"{name}_config.json", "download_config"
+            "Config as JSON",
+            partial(settings_json, config, shown.curve.options),
+            f"{name}_config.json",
+            "download_config",
         )
     st.markdown("**The same receipt from the command line**")
     command = command_line(shown.source.file_name, config, f"{name}.json", shown.curve.options)

@@ -58,7 +58,7 @@ def draw_downloads(shown: Shown) -> None:
 def draw_exports(shown: Shown) -> None:
     """Tables to take away, and the command that makes the same receipt of the downloaded case."""
     with st.container(horizontal=True):
-        downloads.draw_tables(shown.curve, shown.receipt.config, stem(shown))
+        downloads.draw_tables(shown.curve, shown.receipt, stem(shown))
     st.markdown("**The same receipt from the command line**")
     command = ["polykv", "model-replay", _case_name(shown), f"--receipt={stem(shown)}.json"]
     st.code(shlex.join(command), language=None, wrap_lines=True)

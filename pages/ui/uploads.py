@@ -15,7 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.ui import jobs, memory
 
-REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB = "replay_job", "explain_job", "changes_job"
+REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB, VERIFY_JOB = "replay_job", "explain_job", "changes_job", "verify_job"
 
 LAST_GOOD = "last_good"
 SHOWN_DIGEST = "shown_digest"
@@ -84,7 +84,7 @@ def draw() -> None:
 
 def clear() -> None:
     """Let the upload go, with everything that came of it."""
-    for slot in (REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB):
+    for slot in (REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB, VERIFY_JOB):
         jobs.forget(slot)
     for name in (_HELD, LAST_GOOD, SHOWN_DIGEST):
         st.session_state.pop(name, None)

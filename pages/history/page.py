@@ -1,0 +1,166 @@
+"""The history page: the runs that were kept; one of them judged anew, or several held against each other."""
+
+import streamlit as st
+
+from pages.ui import comparison, controls, downloads, kept_runs, notices, settings, style, verdict, words
+from pages.ui.kept_runs import Opened
+from polykv_core import (
+    GATES,
+    CapturedReplayConfig,
+    PolyKvError,
+    command_line,
+    gates_off,
+    judge,
+    parse_ks,
+    receipt_stem,
+    relative_config,
+)
+from polykv_core.history import RunQuery, RunSummary
+
+_LABELS = {gate.threshold: gate.label for gate in GATES}
+
+
+def draw_filters(every: tuple[RunSummary, ...]) -> RunQuery:
+    """The filters, in one row where there is room."""
+    models = sorted({run.model_id for run in every if run.model_id})
+    tags = sorted({tag for run in every for tag in run.tags})
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        text = st.text_input("Search", key="history_text", placeholder="model, file, note, tag, digest", width=260)
+        verdict_ = st.selectbox("Verdict", ["Any", "Passed", "Failed"], key="history_verdict", width=120)
+        gate = st.selectbox(
+            "Fails gate", _LABELS, index=None, format_func=_LABELS.__getitem__, key="history_gate", width=180
+        )
+        model = st.selectbox("Model", models, index=None, key="history_model", width=220)
+        tag = st.selectbox("Tag", tags, index=None, key="history_tag", width=160)
+        days = st.date_input("Days (UTC)", value=[], key="history_days", width=230)
+    return kept_runs.query(text, verdict_, gate, model, tag, days)
+
+
+def draw_list(runs: tuple[RunSummary, ...]) -> None:
+    """A row a run, newest first."""
+    rows = [
+        {
+            "Run": f"{run.id}{' (pinned)' if run.pinned else ''}",
+            "Saved (UTC)": words.unbroken(f"{run.saved_at:%Y-%m-%d %H:%M}"),
+            "Verdict": words.unbroken(words.marked(run.passed)),
+            "k": str(run.selected_candidate_k),
+            "Fails": words.listed([_LABELS[name] for name in run.failing_gates]),
+            "Model": as_data(run.model_id or "a model replay"),
+            "Fixture": as_data(run.file_name),
+            "Tags": as_data(", ".join(run.tags)),
+            "Note": as_data(run.note),
+        }
+        for run in runs
+    ]
+    st.dataframe(rows, hide_index=True, height=min(38 + 35 * len(rows), 420), key="history_list")
+
+
+def as_data(text: str) -> str:
+    """A text that came with a file, short."""
+    return text if len(text) <= 60 else f"{text[:59]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def draw_run(run: Opened) -> None:
+    """One run: as it was, and at the gates on the left."""
+    st.header(f"Run {run.summary.id}", anchor=False)
+    with st.container(key=f"{style.SIDE_BY_SIDE}_run"):
+        then, now = st.columns(2, gap="medium")
+    with then.container(border=True, height="stretch"):
+        st.markdown("**As it was kept**")
+        st.markdown(words.marked(run.receipt.passed) + f" at k = {run.receipt.selected_candidate_k}")
+        for blocker in run.receipt.blockers:
+            st.text(blocker)
+        facts = [run.receipt.model_id, run.summary.file_name, run.receipt.fixture_digest, run.summary.note]
+        st.text("\n".join(fact for fact in facts if fact))
+        verdict.draw_apart(run.receipt)
+        downloads.draw_receipt(run.receipt, f"run-{run.summary.id}_{receipt_stem(run.receipt)}.json", "kept_receipt")
+    with now.container(border=True, height="stretch"):
+        st.markdown("**At the gates on the left**")
+        draw_judged_anew(run)
+    verdict.draw_candidates(run.receipt)
+    with st.expander("Gates relative to this run", icon=":material/percent:"):
+        draw_relative(run)
+    with st.expander("Tags, note, baseline, deletion", icon=":material/label:"):
+        kept_runs.draw_label(run.summary)
+
+
+def draw_judged_anew(run: Opened) -> None:
+    """What was measured then, held against the gates and ks of now: nothing is replayed."""
+    choice = controls.choice()
+    try:
+        config = CapturedReplayConfig.from_dict({"candidate_ks": parse_ks(choice.ks_text), **choice.gates})
+        receipt = judge(run.measurement, config)
+    except PolyKvError as bad:
+        notices.draw_fault("It cannot be judged at these.", str(bad))
+        return
+    st.markdown(words.marked(receipt.passed) + f" at k = {receipt.selected_candidate_k}")
+    for blocker in receipt.blockers:
+        st.text(blocker)
+    off = gates_off(config)
+    if off:
+        st.caption(f"Off: {words.listed([_LABELS[name] for name in off])}.")
+    downloads.draw_receipt(receipt, f"{receipt_stem(receipt)}_rejudged.json", "rejudged_receipt")
+
+
+def draw_relative(run: Opened) -> None:
+    """Set the gates on the left to so many per cent worse than this run was."""
+    st.caption("Each gate is set so that nothing may be more than this much worse than at the selected k of this run.")
+    percent = st.number_input("At most worse by (%)", 0.0, 1000.0, 10.0, 1.0, key="relative_percent", width=200)
+    names = st.multiselect(
+        "Gates", _LABELS, default=list(_LABELS), format_func=_LABELS.__getitem__, key="relative_gates"
+    )
+    moved = relative_config(settings.DEFAULTS, run.receipt, dict.fromkeys(names, percent))
+    st.button(
+        "Set these gates",
+        key="relative_set",
+        icon=":material/tune:",
+        disabled=not names,
+        on_click=settings.apply_thresholds,
+        args=({name: getattr(moved, name) for name in names},),
+    )
+    gates = " ".join(f"--worse-by={name.replace('_', '-')}={percent:g}" for name in names)
+    st.markdown("**The same from the command line**")
+    command = command_line("FIXTURE", run.receipt.config, "receipt.json").split(" --min")[0]
+    st.code(f"{command} --baseline={run.summary.id} {gates}", language=None, wrap_lines=True)
+
+
+def draw_chosen(numbers: list[int]) -> None:
+    """One run in full, or several compared."""
+    try:
+        runs = kept_runs.opened(numbers)
+    except PolyKvError as bad:
+        notices.draw_fault("The run cannot be opened.", str(bad))
+        return
+    if len(runs) == 1:
+        draw_run(runs[0])
+    else:
+        st.header("Compared with the first", anchor=False)
+        comparison.draw(runs)
+
+
+st.title("History", anchor=False)
+kept_runs.draw_outcome("list")
+try:
+    every = kept_runs.listed(RunQuery())
+    if every:
+        found = kept_runs.listed(draw_filters(every))
+        draw_list(found) if found else st.info("No run fits these filters.", icon=":material/filter_alt_off:")
+        kinds = {run.id: run for run in found if run.kind == "captured"}
+        numbers = st.multiselect(
+            "Open a run, or several to compare with the first",
+            list(kinds),
+            format_func=lambda number: f"{number} ({words.verb(kinds[number].passed)})",
+            key="history_runs",
+            placeholder="Run numbers",
+        )
+        if numbers:
+            draw_chosen(numbers)
+    else:
+        st.info(
+            "Nothing is kept yet. Keep a verdict on the Replay page, or by polykv replay FIXTURE --keep.",
+            icon=":material/inventory_2:",
+        )
+except PolyKvError as bad:
+    notices.draw_fault("The history cannot be read.", str(bad))
+st.caption("The history is a file on the machine that serves this page:")
+st.code(kept_runs.where(), language=None, wrap_lines=True)

@@ -1,0 +1,94 @@
+"""What a replay writes beside its table: receipts, and reports for CI and for people."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from polykv_core.commands.shared import keep, write
+from polykv_core.exports import candidates_csv, receipt_stem
+from polykv_core.program import show
+from polykv_core.receipt import CapturedReplayReceipt
+from polykv_core.report import Outcome, ReportPart, html_report, junit_xml, markdown_summary
+from polykv_core.terminal import is_standard_output
+
+_STANDARD_OUTPUT = "-"
+_FILES = {
+    "receipt": "Write the receipt (JSON) there; - is standard output, which then has no table, as for those below.",
+    "junit": "Write a JUnit report there: a test case for each gate of each candidate.",
+    "markdown": "Write a summary there, fit for a pull request.",
+    "html": "Write a report for people there: one file that needs no network.",
+    "csv": "Write every candidate as a table there.",
+}
+
+_CALLED = {"junit": "JUnit", "html": "HTML", "csv": "CSV"}
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where to write what a replay found."""
+    options = [click.option(f"--{name}", metavar="PATH", help=text) for name, text in _FILES.items()]
+    folder = click.option("--receipts", metavar="DIR", help="Write each fixture's receipt into this folder.")
+    for option in reversed([options[0], folder, *options[1:]]):
+        command = option(command)
+    return command
+
+
+class Outputs:
+    """The files that were asked for."""
+
+    def __init__(self, given: dict[str, Any], inputs: Sequence[str | None], fixtures: int) -> None:
+        """Take the paths out of what was given. Raises click.UsageError for those that cannot all be written."""
+        self._paths: dict[str, str] = {name: path for name in _FILES if (path := given.pop(name)) is not None}
+        self._folder: str | None = given.pop("receipts")
+        for name, path in self._paths.items():
+            keep(f"--{name}", path, *inputs)
+        if "receipt" in self._paths and fixtures > 1:
+            raise click.UsageError("--receipt takes one fixture's receipt; give --receipts DIR for several")
+        places = [os.path.abspath(path) for path in self._paths.values() if path != _STANDARD_OUTPUT]
+        if len(set(places)) < len(places) or list(self._paths.values()).count(_STANDARD_OUTPUT) > 1:
+            raise click.UsageError("two outputs go to the same place; give each a path of its own")
+
+    @property
+    def wants_report(self) -> bool:
+        """Whether every k is to be measured and explained."""
+        return "html" in self._paths
+
+    def written(self, outcomes: Sequence[Outcome], parts: Sequence[ReportPart]) -> list[tuple[str, str]] | None:
+        """Write everything, and say what as facts; None where standard output took one of them and wants no table."""
+        told, silent = [], False
+        for name, data in self._contents(outcomes, parts):
+            path = self._paths[name]
+            if path == _STANDARD_OUTPUT or is_standard_output(path):
+                show(data)
+                silent = True
+            else:
+                write(path, data)
+                told.append((_CALLED.get(name, name.capitalize()), path))
+        receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
+        if self._folder is not None:
+            told.append(("Receipts", self._written_receipts(self._folder, receipts)))
+        return None if silent else told
+
+    def _contents(self, outcomes: Sequence[Outcome], parts: Sequence[ReportPart]) -> Iterator[tuple[str, bytes]]:
+        receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
+        makers: dict[str, tuple[bool, Callable[[], str]]] = {
+            "receipt": (bool(receipts), lambda: receipts[0].to_json()),
+            "junit": (True, lambda: junit_xml(outcomes)),
+            "markdown": (True, lambda: markdown_summary(outcomes)),
+            "html": (bool(parts), lambda: html_report(parts)),
+            "csv": (bool(receipts), lambda: candidates_csv(receipts)),
+        }
+        for name, (possible, make) in makers.items():
+            if possible and name in self._paths:
+                yield name, make().encode("utf-8")
+
+    def _written_receipts(self, folder: str, receipts: Sequence[CapturedReplayReceipt]) -> str:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as bad:
+            raise click.ClickException(f"cannot make the folder {folder}: {bad}") from None
+        for receipt in receipts:
+            write(os.path.join(folder, f"{receipt_stem(receipt)}.json"), receipt.to_json().encode("utf-8"))
+        return folder

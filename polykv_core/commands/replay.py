@@ -1,0 +1,216 @@
+"""`polykv replay` and `polykv model-replay`: replay, judge, write, and say how it went."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from polykv_core.commands.options import gate_options, option_name, replay_options, settings_at
+from polykv_core.commands.outputs import Outputs, output_options
+from polykv_core.commands.shared import Facts, fixture_at, keep, lines, loaded, naming, queries_told, write
+from polykv_core.commands.stores import keep_option, name_of, referred
+from polykv_core.compare import ACROSS, check_comparable, check_statistic, relative_config
+from polykv_core.config import CapturedReplayConfig
+from polykv_core.errors import PolyKvError
+from polykv_core.explain import explain
+from polykv_core.exports import command_line, receipt_stem
+from polykv_core.fixture import CapturedReplayFixture
+from polykv_core.gates import GATES
+from polykv_core.history import Store, open_store
+from polykv_core.kept import packed
+from polykv_core.measure import every_k, measure
+from polykv_core.measurement import CapturedMeasurement
+from polykv_core.model_case import load_model_case
+from polykv_core.options import ReplayOptions
+from polykv_core.program import FAILED, NO_VERDICT, PASSED, show
+from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
+from polykv_core.replay import judge, run_model_case
+from polykv_core.report import Outcome, ReportPart, sentence
+from polykv_core.terminal import complain, is_standard_output
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a replay is asked, the same for every fixture of a call."""
+
+    config: CapturedReplayConfig
+    options: ReplayOptions
+    every_k: bool
+    explained: bool
+    baseline: str | None = None
+    worse_by: dict[str, float] = field(default_factory=dict)
+    across: tuple[str, ...] = ()
+    store: str | None = None
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One fixture's replay: what is told of it, and what was measured."""
+
+    outcome: Outcome
+    facts: Facts = field(default_factory=list)
+    curve: CapturedMeasurement | None = None
+    part: ReportPart | None = None
+
+
+@click.command()
+@click.argument("fixtures", nargs=-1, required=True, metavar="FIXTURE...")
+@click.option("--config", metavar="CONFIG.json", help="The ks, thresholds and options; single options override it.")
+@gate_options
+@replay_options
+@click.option("--baseline", metavar="RUN", help="What --worse-by is relative to: a run's number, pinned, or a receipt.")
+@click.option(
+    "--worse-by",
+    multiple=True,
+    metavar="GATE=PERCENT",
+    help="A gate relative to the baseline, such as max-kl-divergence=10.",
+)
+@click.option("--across", multiple=True, type=click.Choice(ACROSS), help="What may differ from the baseline.")
+@output_options
+@keep_option
+def replay(fixtures: tuple[str, ...], config: str | None, **given: Any) -> int:
+    """Replay each FIXTURE, a captured head, and judge it at each k.
+
+    Several fixtures have one verdict: it passes if each passes, and the worst gate of the worst one is named.
+    """
+    outputs = Outputs(given, [*fixtures, config], len(fixtures))
+    kept, store, tags, note = (given.pop(name) for name in ("keep", "store", "tags", "note"))
+    baseline, worse_by, across = (given.pop(name) for name in ("baseline", "worse_by", "across"))
+    relative = _relative(worse_by, given)
+    if bool(relative) != (baseline is not None):
+        raise click.UsageError("--baseline and --worse-by go together; give both or none")
+    settings, options = settings_at(config, given)
+    asked = Asked(
+        settings, options, outputs.wants_report or kept, outputs.wants_report, baseline, relative, across, store
+    )
+    replays = [_replayed(path, asked) for path in fixtures]
+    outcomes = [one.outcome for one in replays]
+    told = outputs.written(outcomes, [one.part for one in replays if one.part is not None])
+    if kept:
+        with open_store(store) as history:
+            numbers = [_kept(history, one, tags, note) for one in replays if one.curve is not None]
+        if told is not None and numbers:
+            told.append(("Kept", f"as run {', '.join(map(str, numbers))} in {history.path}"))
+    for one in replays:
+        if one.outcome.receipt is None:
+            complain("error", one.outcome.error)
+    if told is not None and any(outcome.receipt for outcome in outcomes):
+        _print(replays, told)
+    return exit_code(outcomes)
+
+
+@click.command("model-replay")
+@click.argument("case")
+@click.option(
+    "--receipt", metavar="PATH", help="Write the receipt (JSON) there; - is standard output, which then has no table."
+)
+def model_replay(case: str, receipt: str | None) -> int:
+    """Replay CASE, a synthetic model replay.
+
+    One file gives the rows of pool and shell, the queries and the config.
+    """
+    keep("--receipt", receipt, case)
+    model_case = loaded(case, load_model_case)
+    with naming(case):
+        verdict = run_model_case(model_case)
+    layer_and_head = (
+        f"layer {model_case.config.layer}, KV head {model_case.config.head}, {len(model_case.queries)} queries"
+    )
+    rows = f"{len(model_case.shared)} in the pool, {len(model_case.hot)} in the shell"
+    facts = [("Case", case), ("Replayed", layer_and_head), ("Rows", rows)]
+    return report_one(verdict, receipt, facts)
+
+
+def report_one(verdict: CapturedReplayReceipt | ModelReplayReceipt, path: str | None, facts: Facts) -> int:
+    """Write the receipt, print the table unless the receipt has its place, and say how it went."""
+    if path is not None:
+        data = verdict.to_json().encode("utf-8")
+        if path == "-" or is_standard_output(path):
+            show(data)
+            return PASSED if verdict.passed else FAILED
+        write(path, data)
+        facts = [*facts, ("Receipt", path)]
+
+    from polykv_core.tables import receipt_text  # rich is slow to import, and only tables need it
+
+    show(f"{lines(facts)}\n{receipt_text(verdict)}")
+    return PASSED if verdict.passed else FAILED
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """0 if every fixture passes, 1 if one fails, 2 if one has no verdict."""
+    if any(outcome.receipt is None for outcome in outcomes):
+        return NO_VERDICT
+    return PASSED if all(outcome.receipt is not None and outcome.receipt.passed for outcome in outcomes) else FAILED
+
+
+def _replayed(path: str, asked: Asked) -> Replayed:
+    """One fixture's replay; what stands in its way is told in its outcome, and does not stop the others."""
+    try:
+        fixture = fixture_at(path)
+        with naming(path):
+            return _judged(path, fixture, asked)
+    except click.ClickException as bad:
+        if isinstance(bad, click.UsageError):
+            raise
+        return Replayed(Outcome(path, None, bad.format_message()))
+    except PolyKvError as bad:
+        return Replayed(Outcome(path, None, str(bad)))
+
+
+def _judged(path: str, fixture: CapturedReplayFixture, asked: Asked) -> Replayed:
+    ks = every_k(fixture) if asked.every_k else asked.config.candidate_ks
+    curve = measure(fixture, ks, options=asked.options)
+    config = asked.config
+    if asked.baseline is not None:
+        held = referred(asked.baseline, asked.store, lambda history: history.baseline(fixture.digest))
+        check_comparable(held.measurement, curve, asked.across)
+        check_statistic(held.config.statistic, config.statistic, asked.across)
+        config = relative_config(config, held, asked.worse_by)
+    receipt = judge(curve, config)
+    receipt.to_json()  # what cannot be written is told of this fixture, and not later of all
+    part = None
+    if asked.explained:
+        explanation = explain(fixture, receipt.selected_candidate_k, asked.options)
+        command = command_line(name_of(path), config, f"{receipt_stem(receipt)}.json", asked.options)
+        part = ReportPart(name_of(path), receipt, curve, explanation, command)
+    facts = [("Fixture", path), ("Model", fixture.model_id), ("Queries", queries_told(fixture))]
+    return Replayed(Outcome(path, receipt), facts, curve, part)
+
+
+def _relative(texts: Sequence[str], given: dict[str, Any]) -> dict[str, float]:
+    """The relative gates by their thresholds' names; none of them may be given as a number or off as well."""
+    thresholds = {option_name(gate): gate.threshold for gate in GATES}
+    relative = {}
+    for text in texts:
+        name, _, percent = text.partition("=")
+        try:
+            relative[thresholds[name]] = float(percent.rstrip("% "))
+        except (KeyError, ValueError):
+            known = ", ".join(thresholds)
+            raise click.UsageError(f"--worse-by {text!r}; expected GATE=PERCENT with one of {known}") from None
+        if not 0.0 <= relative[thresholds[name]] < float("inf"):
+            raise click.UsageError(f"--worse-by {text!r}; a per cent is a number of at least 0")
+        if given[thresholds[name]] is not None or name in given["gate_off"]:
+            raise click.UsageError(f"--{name} and --worse-by {name} contradict each other; give one of them")
+    return relative
+
+
+def _kept(history: Store, one: Replayed, tags: Sequence[str], note: str | None) -> int:
+    receipt, curve = one.outcome.receipt, one.curve
+    if receipt is None or curve is None:
+        raise ValueError("there is nothing to keep")
+    data = packed(curve, receipt.config.candidate_ks)
+    return history.save(receipt.to_json(), data, file_name=name_of(one.outcome.name), tags=tags, note=note or "")
+
+
+def _print(replays: Sequence[Replayed], told: Facts) -> None:
+    from polykv_core.run_tables import outcomes_text  # rich is slow to import, and only tables need it
+    from polykv_core.tables import receipt_text
+
+    outcomes = [one.outcome for one in replays]
+    if len(replays) == 1 and outcomes[0].receipt is not None:
+        show(f"{lines([*replays[0].facts, *told])}\n{receipt_text(outcomes[0].receipt)}")
+        return
+    show(f"{outcomes_text(outcomes)}\n{sentence(outcomes)}\n" + (f"\n{lines(told)}" if told else ""))

@@ -1,0 +1,75 @@
+"""A measurement as bytes, without the fixture: enough to judge it again, at other gates, years later."""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+
+from polykv_core.arrays import Array, Int64
+from polykv_core.errors import ReceiptError
+from polykv_core.measurement import CapturedMeasurement
+from polykv_core.metrics import QueryMetrics
+from polykv_core.provenance import facts_in
+
+_HEADER = "header"
+# Numbers of one array. Beyond, ks are thinned: a curve over thousands of ks needs no more.
+_MOST_NUMBERS = 2**16
+
+
+def packed(measurement: CapturedMeasurement, candidate_ks: Iterable[int]) -> bytes:
+    """The measurement's arrays (float64) and facts in a compressed .npz without pickle.
+
+    Of very many numbers, ks are left out evenly over the logarithm of k, but never a candidate, so that it stays below
+    a few MiB. Raises ConfigError if a candidate was not measured.
+    """
+    kept = _worth_keeping(measurement, candidate_ks)
+    queries = measurement.queries.take(kept)
+    header = {
+        "model_id": measurement.model_id,
+        "candidate_ks": [measurement.candidate_ks[index] for index in kept.tolist()],
+        "fixture": asdict(measurement.fixture),
+        "findings": [asdict(finding) for finding in measurement.findings],
+        "options": measurement.options.to_dict(),
+        "made_with": asdict(measurement.made_with),
+    }
+    arrays: dict[str, Any] = {field.name: getattr(queries, field.name) for field in fields(queries)}
+    arrays["nll_exact"] = arrays["nll_exact"][:, :1]
+    file = io.BytesIO()
+    arrays[_HEADER] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def unpacked(data: bytes) -> CapturedMeasurement:
+    """The measurement again, to the last bit. Raises ReceiptError for bytes that are none."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            header = json.loads(arrays[_HEADER].tobytes())
+            queries = QueryMetrics(**{field.name: arrays[field.name] for field in fields(QueryMetrics)})
+        ks = tuple(int(k) for k in header["candidate_ks"])
+        _check_shapes(queries, len(ks))
+        return CapturedMeasurement(ks, queries, str(header["model_id"]), **facts_in(header))
+    except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as bad:
+        raise ReceiptError(f"the kept measurement is damaged ({bad}); its receipt is still there") from None
+
+
+def _worth_keeping(measurement: CapturedMeasurement, candidate_ks: Iterable[int]) -> Int64[Array, " m"]:
+    count = len(measurement.candidate_ks)
+    most = max(2, _MOST_NUMBERS // measurement.query_count)
+    if count <= most:
+        return np.arange(count)
+    spread = np.round(np.geomspace(1, count, most)).astype(np.int64) - 1
+    return np.union1d(spread, [measurement.index_of(k) for k in candidate_ks])
+
+
+def _check_shapes(queries: QueryMetrics, ks: int) -> None:
+    count = len(queries.rows)
+    shapes = {"rows": (count,), "nll_exact": (count, 1)}
+    for field in fields(queries):
+        found, expected = getattr(queries, field.name).shape, shapes.get(field.name, (count, ks))
+        if found != expected:
+            raise ValueError(f"{field.name} has shape {found}, expected {expected}")

@@ -1,0 +1,151 @@
+"""What became of the fixtures of one call: whether all pass, and the one gate that says most about it, by name."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polykv_core.gates import CandidateReplayMetrics, GateVerdict, verdicts
+from polykv_core.receipt import CapturedReplayReceipt
+from polykv_core.report import words
+from polykv_core.terminal import inert
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one fixture: its receipt, or why there is none. `name` is as the user called it: data."""
+
+    name: str
+    receipt: CapturedReplayReceipt | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The gate that a call stands or falls by, and whose it is; no gate where there is no verdict."""
+
+    outcome: Outcome
+    verdict: GateVerdict | None
+
+
+def worst(outcomes: Sequence[Outcome]) -> Worst | None:
+    """The worst gate of the worst fixture, at its selected k: one gate's margin, never a score made of several.
+
+    A fixture without a verdict is worse than any gate. None where there is no fixture, or every gate is off.
+    """
+    for outcome in outcomes:
+        if outcome.receipt is None:
+            return Worst(outcome, None)
+    found = [Worst(outcome, verdict) for outcome in outcomes for verdict in _with_a_say(outcome)]
+    return min(found, key=_badness, default=None)
+
+
+def worst_gate(receipt: CapturedReplayReceipt) -> GateVerdict | None:
+    """The gate with the least to spare at the selected k, by what it asks for; None where every gate is off."""
+    found = worst([Outcome("", receipt)])
+    return found.verdict if found else None
+
+
+def relative_margin(verdict: GateVerdict) -> float:
+    """A margin as a share of the threshold (at threshold 0, the margin itself), so that gates can be held together."""
+    if not math.isfinite(verdict.value):
+        return -math.inf
+    return verdict.margin / (abs(verdict.threshold) or 1.0)
+
+
+def passed(outcomes: Sequence[Outcome]) -> bool | None:
+    """Whether every fixture passes; None where one has no verdict, or there is none at all."""
+    receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
+    if not outcomes or len(receipts) < len(outcomes):
+        return None
+    return all(receipt.passed for receipt in receipts)
+
+
+def sentence(outcomes: Sequence[Outcome], quoted: Callable[[str], str] = inert) -> str:
+    """The whole of it in one sentence. `quoted` writes names and errors such that they do nothing where it is read."""
+    verdict, found = passed(outcomes), worst(outcomes)
+    if verdict is None:
+        return _no_verdict(outcomes, quoted)
+    receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
+    if not found:
+        return f"{_tally(receipts, verdict)}; every gate is off."
+    return f"{_tally(receipts, verdict)}; {'tightest' if verdict else 'worst'}: {_told(found, quoted)}."
+
+
+def selected(receipt: CapturedReplayReceipt) -> CandidateReplayMetrics:
+    """The candidate that a receipt selects."""
+    return next(c for c in receipt.candidate_results if c.candidate_k == receipt.selected_candidate_k)
+
+
+def gates_at_selected(receipt: CapturedReplayReceipt) -> tuple[GateVerdict, ...]:
+    """Each gate's verdict on the selected candidate."""
+    return verdicts(selected(receipt), receipt.config)
+
+
+def distinct(receipt: CapturedReplayReceipt) -> list[CandidateReplayMetrics]:
+    """The candidates in the order listed, each k once."""
+    by_k: dict[int, CandidateReplayMetrics] = {}
+    for candidate in receipt.candidate_results:
+        by_k.setdefault(candidate.candidate_k, candidate)
+    return list(by_k.values())
+
+
+def told(receipt: CapturedReplayReceipt, *names: str) -> Any:
+    """What a receipt's provenance tells under these names, one inside the other; None where it does not tell."""
+    found: Any = receipt.provenance
+    for name in names:
+        found = found.get(name) if hasattr(found, "get") else None
+    return found
+
+
+def findings(receipt: CapturedReplayReceipt) -> list[str]:
+    """What a receipt says is odd about its fixture or replay."""
+    listed = told(receipt, "findings")
+    texts = [entry.get("text") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return [text for text in texts if isinstance(text, str)]
+
+
+def _with_a_say(outcome: Outcome) -> Iterable[GateVerdict]:
+    """The gates that decide. One that is off still fails what is not finite."""
+    judged = gates_at_selected(outcome.receipt) if outcome.receipt else ()
+    return [verdict for verdict in judged if not (verdict.off and verdict.passed)]
+
+
+def _badness(found: Worst) -> float:
+    return -math.inf if found.verdict is None else relative_margin(found.verdict)
+
+
+def _tally(receipts: Sequence[CapturedReplayReceipt], verdict: bool) -> str:
+    total, failing = len(receipts), sum(not receipt.passed for receipt in receipts)
+    if total == 1:
+        return f"PASSED at k = {receipts[0].selected_candidate_k}" if verdict else "FAILED: no candidate k passes"
+    if verdict:
+        return f"PASSED: all {total} fixtures pass"
+    return f"FAILED: {failing} of {total} fixtures {'fails' if failing == 1 else 'fail'}"
+
+
+def _no_verdict(outcomes: Sequence[Outcome], quoted: Callable[[str], str]) -> str:
+    missing = [outcome for outcome in outcomes if outcome.receipt is None]
+    if not missing:
+        return "NO VERDICT: there is no fixture."
+    failing = sum(outcome.receipt is not None and not outcome.receipt.passed for outcome in outcomes)
+    others = f"; {failing} {'fails' if failing == 1 else 'fail'}" if failing else ""
+    which = f"{quoted(missing[0].name)}{f' ({quoted(missing[0].error)})' if missing[0].error else ''}"
+    if len(missing) == 1:
+        return f"NO VERDICT: 1 of {len(outcomes)} fixtures has none, {which}{others}."
+    return f"NO VERDICT: {len(missing)} of {len(outcomes)} fixtures have none, the first {which}{others}."
+
+
+def _told(found: Worst, quoted: Callable[[str], str]) -> str:
+    """The worst gate: whose, where, what it is, and what is asked for."""
+    verdict, receipt = found.verdict, found.outcome.receipt
+    if verdict is None or receipt is None:
+        return quoted(found.outcome.name)
+    gate = verdict.gate
+    value = words.told_apart(verdict.value, verdict.threshold)
+    unit = words.after(gate.metric) if math.isfinite(verdict.value) else ""
+    asked_for = "" if verdict.off else f" where {words.asked_for(verdict)} is asked for"
+    return (
+        f"{gate.label}{words.over_queries(verdict.statistic)} of {quoted(found.outcome.name)} at "
+        f"k = {receipt.selected_candidate_k}, {value}{unit}{asked_for}"
+    )

@@ -1,0 +1,131 @@
+"""Numbers, gates and verdicts in words, as the dashboard words them."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from polykv_core.gates import Gate, GateVerdict
+from polykv_core.metrics import METRICS, Statistic
+
+STATISTICS: dict[Statistic, str] = {
+    "mean": "mean over the queries",
+    "p95": "what 95 % of queries keep to",
+    "worst": "worst query",
+}
+METRIC_BY_NAME = {metric.name: metric for metric in METRICS}
+_MANY = 2.0  # beyond that, "times" reads better than per cent
+_THRESHOLD_DIGITS = 12  # as somebody typed it
+_SCIENTIFIC_FROM = 1e6
+_ALL_DIGITS = 17  # no two numbers look alike in as many
+
+
+def number(value: float, digits: int = 6) -> str:
+    """A number with so many significant digits; below 1e-4 scientific, so that it never shows as zero.
+
+    A number below a million is never scientific: its whole part has all its digits.
+    """
+    if not math.isfinite(value):
+        return "not finite"
+    whole = len(str(int(abs(value)))) if abs(value) < _SCIENTIFIC_FROM else 0
+    return f"{value:.{max(digits, whole)}g}"
+
+
+def told_apart(value: float, threshold: float, digits: int = 4) -> str:
+    """A value in so many digits, or in as many more as it takes not to look like the threshold it differs from."""
+    written = number(threshold, _THRESHOLD_DIGITS)
+    texts = [number(value, more) for more in range(digits, _ALL_DIGITS + 1)]
+    return next((text for text in texts if value == threshold or text != written), texts[-1])
+
+
+def with_unit(value: float, metric: str, digits: int = 6) -> str:
+    """A value of a metric with its unit."""
+    return f"{number(value, digits)}{after(metric)}"
+
+
+def after(metric: str) -> str:
+    """A metric's unit as it stands behind a number; nothing for a metric without one."""
+    unit = _unit(metric)
+    return f" {unit}" if unit.isalpha() else unit
+
+
+def named(metric: str, label: str) -> str:
+    """A label with the metric's unit, for numbers that then need none."""
+    unit = _unit(metric)
+    return f"{label} ({unit})" if unit else label
+
+
+def at_bound(gate: Gate) -> str:
+    """Which side of its threshold a gate lets pass."""
+    return "at least" if gate.side == "min" else "at most"
+
+
+def rule(gate: Gate, threshold: float) -> str:
+    """What a gate asks for, such as "at least 0.75"."""
+    return f"{at_bound(gate)} {with_unit(threshold, gate.metric, _THRESHOLD_DIGITS)}"
+
+
+def asked_for(verdict: GateVerdict) -> str:
+    """What a gate asks for, without the unit; "off" for one that is switched off."""
+    return "off" if verdict.off else f"{at_bound(verdict.gate)} {number(verdict.threshold, _THRESHOLD_DIGITS)}"
+
+
+def verb(passed: bool) -> str:
+    """A verdict as a word."""
+    return "passes" if passed else "fails"
+
+
+def marked(passed: bool) -> str:
+    """A verdict as a word with a mark."""
+    return f"{'✓' if passed else '✕'} {verb(passed)}"
+
+
+def margin(verdict: GateVerdict, digits: int = 6) -> str:
+    """How far a value is from its threshold, and on which side."""
+    if not math.isfinite(verdict.margin):
+        return "no margin"
+    missed = "too low" if verdict.gate.side == "min" else "too high"
+    return f"{number(abs(verdict.margin), digits)} {'to spare' if verdict.passed else missed}"
+
+
+def share(verdict: GateVerdict) -> str:
+    """A margin as a share of what the gate asks for, in brackets after a space; nothing of a gate at 0."""
+    if not verdict.threshold or not math.isfinite(verdict.margin):
+        return ""
+    part = abs(verdict.margin / verdict.threshold)
+    return (
+        f" ({number(part, 3)} times its threshold)"
+        if part > _MANY
+        else f" ({number(100 * part, 3)} % of its threshold)"
+    )
+
+
+def over_queries(statistic: Statistic) -> str:
+    """What of the queries a metric is, where it is not their mean; with a space before it."""
+    return "" if statistic == "mean" else f" ({STATISTICS[statistic]})"
+
+
+def blocker(verdict: GateVerdict) -> str:
+    """Why a gate fails, as a sentence."""
+    gate = verdict.gate
+    name = f"{gate.label}{over_queries(verdict.statistic)}"
+    if not math.isfinite(verdict.value):
+        return f"{name} is not a finite number, and such a number fails its gate."
+    value = told_apart(verdict.value, verdict.threshold, digits=6)
+    return (
+        f"{name} is {value}{after(gate.metric)}, but the gate asks for {rule(gate, verdict.threshold)}: it misses by "
+        f"{with_unit(-verdict.margin, gate.metric)}{share(verdict)}."
+    )
+
+
+def listed(items: Sequence[str]) -> str:
+    """Items as a phrase: a, b and c."""
+    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
+
+
+def failing(judged: Iterable[GateVerdict]) -> str:
+    """The gates that fail, as a phrase; empty if none does."""
+    return listed([verdict.gate.label for verdict in judged if not verdict.passed])
+
+
+def _unit(metric: str) -> str:
+    unit = METRIC_BY_NAME[metric].unit
+    return "\N{MULTIPLICATION SIGN}" if unit == "x" else unit
