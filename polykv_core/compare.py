@@ -6,7 +6,7 @@ from typing import Literal
 
 from polykv_core.checks import shown
 from polykv_core.config import CapturedReplayConfig
-from polykv_core.errors import CompareError
+from polykv_core.errors import CompareError, ConfigError, ReceiptError
 from polykv_core.gates import GATES, CandidateReplayMetrics, GateVerdict, verdicts
 from polykv_core.measurement import CapturedMeasurement
 from polykv_core.metrics import Statistic
@@ -136,7 +136,10 @@ def _moved(
     k_after: int,
 ) -> Iterator[Moved]:
     """Every gate at a k of each run."""
-    queries = [m.queries.at(m.index_of(k)) for m, k in zip(measured, (k_before, k_after), strict=True)]
+    try:
+        queries = [m.queries.at(m.index_of(k)) for m, k in zip(measured, (k_before, k_after), strict=True)]
+    except ConfigError as bad:
+        raise ReceiptError(f"a receipt does not hold each query's numbers: {bad}") from None
     statistic = after.config.statistic
     same = before.config.statistic == statistic
     judged = (verdicts(_candidate(before, k_before), before.config), verdicts(_candidate(after, k_after), after.config))
@@ -146,7 +149,10 @@ def _moved(
 
 
 def _candidate(receipt: CapturedReplayReceipt, k: int) -> CandidateReplayMetrics:
-    return next(candidate for candidate in receipt.candidate_results if candidate.candidate_k == k)
+    for candidate in receipt.candidate_results:
+        if candidate.candidate_k == k:
+            return candidate
+    raise ReceiptError(f"a receipt lists the candidate k {k} and has no result for it; it was cut off")
 
 
 def _change(before: bool, after: bool) -> Change:

@@ -34,7 +34,7 @@ class Difference:
     def off_by(self) -> float | None:
         """How far two numbers are apart; None where not both are numbers."""
         if _is_number(self.stated) and _is_number(self.found):
-            return abs(self.stated - self.found)
+            return _distance(self.stated, self.found)
         return None
 
     @property
@@ -70,8 +70,9 @@ def _within(stated: Any, found: Any, place: str, perplexity: float) -> bool:
         return False
     name = re.sub(r"\[\d+\]$", "", place).rpartition(", ")[2]
     tolerance = _DERIVED_TOLERANCE if place.startswith(_DERIVED) else _TOLERANCE.get(name, _OTHER_TOLERANCE)
-    size = max(1.0, abs(found), perplexity if "ppl" in place else 0.0)
-    return abs(stated - found) <= tolerance * size
+    # A ratio of perplexities does not grow with them.
+    size = max(1.0, abs(found), perplexity if "ppl" in place and "ratio" not in place else 0.0)
+    return _distance(stated, found) <= tolerance * size
 
 
 def _reads_alike(stated: str, found: str) -> bool:
@@ -80,6 +81,14 @@ def _reads_alike(stated: str, found: str) -> bool:
         return False
     pairs = zip(_TOLD_NUMBER.findall(stated), _TOLD_NUMBER.findall(found), strict=True)
     return all(math.isclose(float(one), float(other), rel_tol=_TOLD_TOLERANCE, abs_tol=1.01e-4) for one, other in pairs)
+
+
+def _distance(stated: float, found: float) -> float:
+    """How far two numbers are apart; JSON has whole numbers that no float holds."""
+    try:
+        return float(abs(stated - found))
+    except OverflowError:
+        return math.inf
 
 
 def _is_number(value: Any) -> bool:

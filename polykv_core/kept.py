@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 from typing import Any
@@ -16,6 +17,8 @@ from polykv_core.metrics import QueryMetrics
 from polykv_core.provenance import facts_in
 
 _HEADER = "header"
+# What NumPy, zipfile and zlib raise for bytes that are none; a RuntimeError where a flag says encrypted.
+_DAMAGE = (OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 # Numbers of one array. Beyond, ks are thinned: a curve over thousands of ks needs no more.
 _MOST_NUMBERS = 2**16
 
@@ -53,7 +56,7 @@ def unpacked(data: bytes) -> CapturedMeasurement:
         ks = tuple(int(k) for k in header["candidate_ks"])
         _check_shapes(queries, len(ks))
         return CapturedMeasurement(ks, queries, str(header["model_id"]), **facts_in(header))
-    except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as bad:
+    except _DAMAGE as bad:
         raise ReceiptError(f"the kept measurement is damaged ({bad}); its receipt is still there") from None
 
 

@@ -29,6 +29,11 @@ from polykv_core.version import Versions
 PROVENANCE_SCHEMA = "polykv_provenance_v1"
 SEAL = "receipt_digest"
 
+# Findings about the replay at the selected k; a measurement has those about its fixture.
+_OF_THE_REPLAY = ("dominant_query", "metric_at_floor", "k_beyond_rows")
+# Beyond any number of rows there can be, larger makes no difference.
+_MOST_ROWS = 2**62
+
 # Each query's numbers at one k, under their names in QueryMetrics.
 _AT_K = ("cosine", "mse", "kl", "nll_compressed", "top1_same")
 
@@ -83,7 +88,10 @@ def measurement_in(provenance: Mapping[str, Any], model_id: str) -> CapturedMeas
     record = _check.record(provenance, place, ("queries",))
     queries = _check.record(record["queries"], f"{place}, queries", ("rows", "nll_exact", "candidates"))
     candidates = _check.items(queries["candidates"], f"{place}, queries, candidates")
-    rows = [_check.integer(count, f"{place}, queries, rows") for count in _check.items(queries["rows"], place)]
+    rows = [
+        _check.integer(count, f"{place}, queries, rows", low=1, high=_MOST_ROWS)
+        for count in _check.items(queries["rows"], f"{place}, queries, rows")
+    ]
     parts, ks = [], []
     for index, candidate in enumerate(candidates):
         where = f"{place}, queries, candidates[{index}]"
@@ -97,10 +105,12 @@ def measurement_in(provenance: Mapping[str, Any], model_id: str) -> CapturedMeas
         **{name: values for name, values in at_k.items() if name != "top1_same"},
         top1_same=at_k["top1_same"] == 1.0,
         nll_exact=_numbers(queries["nll_exact"], f"{place}, queries, nll_exact", len(rows))[:, None],
-        decoded_values=np.minimum.outer(np.array(rows), np.array(ks)),
+        decoded_values=np.minimum.outer(np.array(rows), np.array([min(k, _MOST_ROWS) for k in ks])),
         rows=np.array(rows),
     )
-    return CapturedMeasurement(tuple(ks), measured, model_id, **facts_in(record))
+    facts = facts_in(record)
+    of_the_fixture = tuple(finding for finding in facts["findings"] if finding.code not in _OF_THE_REPLAY)
+    return CapturedMeasurement(tuple(ks), measured, model_id, **{**facts, "findings": of_the_fixture})
 
 
 def facts_in(record: Mapping[str, Any]) -> dict[str, Any]:

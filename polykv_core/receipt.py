@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar, get_type_hints
 
+from polykv_core.canonical import as_read
 from polykv_core.checks import Checks
 from polykv_core.config import CapturedReplayConfig, GateThresholds, ModelReplayConfig
 from polykv_core.errors import ConfigError, ReceiptError
@@ -95,11 +96,12 @@ class _Receipt:
     @classmethod
     def from_dict(cls: type[Receipt], data: object) -> Receipt:
         """A receipt from JSON fields; unknown ones are ignored, as the crate does. Raises ReceiptError."""
-        receipt: Receipt = _record(cls, data, "the receipt")
+        record = as_read(data)
+        receipt: Receipt = _record(cls, record, "the receipt")
         _check_candidates(receipt)
         if not isinstance(receipt, CapturedReplayReceipt):
             return receipt
-        told = _check.record(data, "the receipt").get("provenance")
+        told = record.get("provenance")
         told = told if isinstance(told, dict) else {}
         return replace(receipt, options=options_in(told), evidence=told)
 

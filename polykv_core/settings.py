@@ -2,7 +2,7 @@
 
 import json
 
-from polykv_core.checks import Checks
+from polykv_core.checks import Checks, shown
 from polykv_core.config import CapturedReplayConfig
 from polykv_core.errors import ConfigError
 from polykv_core.jsontext import Source, read_json
@@ -23,4 +23,11 @@ def settings_json(config: CapturedReplayConfig, options: ReplayOptions = REFEREN
 def load_settings(source: Source) -> tuple[CapturedReplayConfig, ReplayOptions]:
     """Config and options from such a file; what is missing takes its default. Raises ConfigError."""
     record = _check.record(read_json(source, ConfigError), "the file")
-    return CapturedReplayConfig.from_dict(record), ReplayOptions.from_dict(record.get("options", {}))
+    _check.no_near_miss(record, ("options",), "the config")
+    config, options = CapturedReplayConfig.from_dict(record), ReplayOptions.from_dict(record.get("options", {}))
+    known = REFERENCE.to_dict()
+    for name in record.get("options", {}):
+        # Ignored, it would be replayed otherwise than somebody asked for.
+        if name not in known:
+            raise ConfigError(f"the options has an unknown field {shown(name)}; expected {', '.join(known)}")
+    return config, options

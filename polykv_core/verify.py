@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from polykv_core.canonical import as_read
 from polykv_core.checks import Checks, shown
 from polykv_core.differences import Difference, differences
 from polykv_core.errors import ReceiptError
@@ -15,7 +16,7 @@ from polykv_core.health import Finding
 from polykv_core.jsontext import Source, read_json
 from polykv_core.measure import OnQuery, keep_going, measure
 from polykv_core.model_case import ModelReplayCase
-from polykv_core.provenance import SEAL, seal_of
+from polykv_core.provenance import SEAL, finite, seal_of
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
 from polykv_core.replay import judge, run_model_case
 from polykv_core.version import Versions
@@ -46,7 +47,7 @@ class Verification:
 def receipt_fields(source: Source) -> Mapping[str, Any]:
     """A receipt file's JSON fields, whatever they say; a string is the JSON text itself. Raises ReceiptError."""
     text = io.StringIO(source) if isinstance(source, str) else source
-    return _check.record(read_json(text, ReceiptError), "the receipt", ("candidate_results",))
+    return _check.record(as_read(read_json(text, ReceiptError)), "the receipt", ("candidate_results",))
 
 
 def is_model_replay(fields: Mapping[str, Any]) -> bool:
@@ -60,6 +61,7 @@ def verify(fields: Mapping[str, Any], fixture: CapturedReplayFixture, on_query: 
     A receipt without provenance, as the Rust crate writes it, is held by its numbers. Raises ReceiptError for what is
     no receipt, and CodecError if the fixture cannot be replayed with the receipt's options.
     """
+    fields = as_read(fields)
     stated = CapturedReplayReceipt.from_dict(fields)
     told = stated.provenance
     edited = _edited(fields, told)
@@ -69,13 +71,15 @@ def verify(fields: Mapping[str, Any], fixture: CapturedReplayFixture, on_query: 
     found = judge(measure(fixture, stated.config.candidate_ks, on_query, options=stated.options), stated.config)
     # Through text and back, so that both sides are what a file holds.
     apart = tuple(differences(fields, json.loads(found.to_json()), "", _largest_perplexity(stated)))
-    notes = (*_unsealed(told), *_another_version(told), *_another_file(told, fixture), *_last_digits(apart))
     beyond = tuple(difference for difference in apart if not difference.within)
+    version = () if beyond else _another_version(told)  # else it may be why
+    notes = (*_unsealed(told), *version, *_another_file(told, fixture), *_last_digits(apart))
     return Verification(_faults(edited, beyond, told), notes, beyond)
 
 
 def verify_model(fields: Mapping[str, Any], case: ModelReplayCase) -> Verification:
     """Hold a model replay's receipt against its case, by its numbers. Raises ReceiptError for what is no receipt."""
+    fields = as_read(fields)
     stated = ModelReplayReceipt.from_dict(fields)
     found = run_model_case(case)
     apart = tuple(differences(fields, json.loads(found.to_json()), "", _largest_perplexity(stated)))
@@ -84,8 +88,8 @@ def verify_model(fields: Mapping[str, Any], case: ModelReplayCase) -> Verificati
 
 
 def verification_dict(found: Verification) -> dict[str, Any]:
-    """What a check found, for JSON."""
-    return {
+    """What a check found, for JSON; a number that is not finite is null."""
+    told: dict[str, Any] = {
         "verified": found.verified,
         "faults": [asdict(finding) for finding in found.faults],
         "notes": [asdict(finding) for finding in found.notes],
@@ -94,6 +98,7 @@ def verification_dict(found: Verification) -> dict[str, Any]:
             for one in found.differences
         ],
     }
+    return {name: finite(value) for name, value in told.items()}
 
 
 def _edited(fields: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[Finding, ...]:
@@ -150,7 +155,7 @@ def _faults(
 
 def _why(told: Mapping[str, Any]) -> str:
     """What may be behind moved numbers, as far as the receipt says; with a blank before it."""
-    if SEAL not in told:
+    if told.get(SEAL) is None:
         return ""
     changed = _versions_apart(told)
     if changed:
@@ -159,7 +164,7 @@ def _why(told: Mapping[str, Any]) -> str:
 
 
 def _unsealed(told: Mapping[str, Any]) -> tuple[Finding, ...]:
-    if SEAL in told:
+    if told.get(SEAL) is not None:
         return ()
     return (
         Finding("no_seal", "The receipt has no seal, as those of the Rust crate: it is held by its numbers alone."),

@@ -1,5 +1,7 @@
 """Settings of the whole suite: property tests draw the same examples on every run, on every machine."""
 
+import itertools
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +15,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("deterministic")
+
+
+_HISTORIES = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def history(monkeypatch, tmp_path_factory):
+    """A history of the test's own, not there yet: no test reads or writes that of whoever runs it."""
+    path = tmp_path_factory.getbasetemp() / f"history-{next(_HISTORIES)}.sqlite"
+    monkeypatch.setenv("POLYKV_STORE", str(path))
+    return path
 
 
 @pytest.fixture

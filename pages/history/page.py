@@ -45,14 +45,19 @@ def draw_list(runs: tuple[RunSummary, ...]) -> None:
             "Verdict": words.unbroken(words.marked(run.passed)),
             "k": str(run.selected_candidate_k),
             "Fails": words.listed([_LABELS[name] for name in run.failing_gates]),
-            "Model": as_data(run.model_id or "a model replay"),
-            "Fixture": as_data(run.file_name),
             "Tags": as_data(", ".join(run.tags)),
             "Note": as_data(run.note),
+            "Fixture": as_data(run.file_name),
+            "Model": as_data(run.model_id or "a model replay"),
         }
         for run in runs
     ]
     st.dataframe(rows, hide_index=True, height=min(38 + 35 * len(rows), 420), key="history_list")
+
+
+def in_brief(run: RunSummary) -> str:
+    """A run to choose."""
+    return f"{run.id}: {words.verb(run.passed)}, {run.file_name or run.model_id}"[:60]
 
 
 def as_data(text: str) -> str:
@@ -144,12 +149,15 @@ try:
     every = kept_runs.listed(RunQuery())
     if every:
         found = kept_runs.listed(draw_filters(every))
-        draw_list(found) if found else st.info("No run fits these filters.", icon=":material/filter_alt_off:")
+        if found:
+            draw_list(found)
+        else:
+            st.info("No run fits these filters.", icon=":material/filter_alt_off:")
         kinds = {run.id: run for run in found if run.kind == "captured"}
         numbers = st.multiselect(
             "Open a run, or several to compare with the first",
             list(kinds),
-            format_func=lambda number: f"{number} ({words.verb(kinds[number].passed)})",
+            format_func=lambda number: in_brief(kinds[number]),
             key="history_runs",
             placeholder="Run numbers",
         )

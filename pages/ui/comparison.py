@@ -28,30 +28,36 @@ def draw(runs: Sequence[Opened]) -> None:
         key="compare_across",
         help="Runs with other options or another statistic are not comparable, unless just that is the question.",
     )
-    first = runs[0]
-    try:
-        comparisons = [compare(first.receipt, other.receipt, across) for other in runs[1:]]
-    except PolyKvError as bad:
-        draw_fault("These runs cannot be compared.", str(bad))
-        return
     only = st.segmented_control("Rows", list(_ONLY), default="All rows", key="compare_only") or "All rows"
-    for other, comparison in zip(runs[1:], comparisons, strict=True):
-        _draw_one(first, other, comparison, _ONLY[only])
+    first, comparable = runs[0], [runs[0]]
+    for other in runs[1:]:
+        st.subheader(f"Run {other.summary.id} against run {first.summary.id}", anchor=False)
+        try:
+            comparison = compare(first.receipt, other.receipt, across)
+        except PolyKvError as bad:
+            draw_fault("They are not comparable.", str(bad))
+        else:
+            _draw_one(first, other, comparison, _ONLY[only])
+            comparable.append(other)
+    if len(comparable) > 1:
+        _draw_charts(comparable)
+
+
+def _draw_charts(runs: Sequence[Opened]) -> None:
+    """The runs over every k that was kept, laid over each other."""
     lines = [Line(f"run {run.summary.id}", run.receipt, run.measurement) for run in runs[: overlay.MOST_RUNS]]
+    if len(runs) > len(lines):
+        st.caption(f"The charts show the first {len(lines)} runs.")
     with st.container(key=f"{style.SIDE_BY_SIDE}_overlay"):
         charts = overlay.overlays(lines)
         for start in range(0, len(charts), 2):
             for column, chart in zip(st.columns(2, gap="medium"), charts[start : start + 2], strict=False):
                 column.plotly_chart(
-                    chart.figure,
-                    key=f"overlay_{chart.metric}",
-                    alt=chart.alt,
-                    config={"displayModeBar": False},
+                    chart.figure, key=f"overlay_{chart.metric}", alt=chart.alt, config={"displayModeBar": False}
                 )
 
 
 def _draw_one(first: Opened, other: Opened, comparison: Comparison, only: str) -> None:
-    st.subheader(f"Run {other.summary.id} against run {first.summary.id}", anchor=False)
     st.markdown(_CHANGES[comparison.change])
     versions = [run.measurement.made_with for run in (first, other)]
     if versions[0] != versions[1]:

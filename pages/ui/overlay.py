@@ -8,6 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from pages.ui import words
+from pages.ui.axis import KAxis
 from polykv_core import GATES, CapturedMeasurement, CapturedReplayReceipt, Gate
 
 # Okabe and Ito's, legible on light and on dark.
@@ -63,12 +64,18 @@ def _overlay(gate: Gate, lines: Sequence[Line]) -> Overlay:
         "height": 330,
         "margin": {"l": 64, "r": 24, "t": 70, "b": 90},
         "dragmode": False,
-        "legend": {"orientation": "h", "yanchor": "top", "y": -0.25, "x": 0.0},
-        "xaxis": {"title": {"text": "k, rows read (log scale)"}, "type": "log", "fixedrange": True, "dtick": "D1"},
+        "legend": {"orientation": "h", "yanchor": "bottom", "yref": "container", "y": 0.0, "x": 0.0},
+        "xaxis": _k_axis(lines),
         "yaxis": {"fixedrange": True, "rangemode": "normal"},
         "shapes": _gate_lines(gate, lines),
     }
     return Overlay(gate.metric, go.Figure(data=traces, layout=layout), f"{title}, {side}. {'; '.join(told)}.")
+
+
+def _k_axis(lines: Sequence[Line]) -> dict[str, Any]:
+    most = max(int(line.measurement.queries.rows.max()) for line in lines)
+    selected = min(lines[0].receipt.selected_candidate_k, most)
+    return KAxis.over(most, selected, (), log=None).layout
 
 
 def _curve(gate: Gate, line: Line) -> tuple[list[int], list[float | None]]:

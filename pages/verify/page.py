@@ -11,16 +11,14 @@ from polykv_core import Finding
 from polykv_core.verify import verification_dict
 
 _MOST_SHOWN = 50
-_FAULTS = {
-    "edited": "edited after sealing",
-    "another_fixture": "another fixture",
-    "numbers_moved": "the numbers moved",
-}
-_NOTES = {
-    "no_seal": ":material/lock_open:",
-    "another_version": ":material/update:",
-    "another_file": ":material/draft:",
-    "last_digits": ":material/decimal_decrease:",
+_NAMED = {
+    "edited": (":red[:material/edit_off:]", "Edited after sealing"),
+    "another_fixture": (":red[:material/report:]", "Another fixture"),
+    "numbers_moved": (":red[:material/report:]", "The numbers moved"),
+    "no_seal": (":material/lock_open:", "No seal"),
+    "another_version": (":material/update:", "Another version, the same numbers"),
+    "another_file": (":material/draft:", "Another file, the same content"),
+    "last_digits": (":material/decimal_decrease:", "Last digits differ"),
 }
 
 
@@ -31,7 +29,7 @@ def draw_result(checked: Checked) -> None:
         st.title(":green[:material/verified:] VERIFIED", anchor=False)
         st.markdown("Replayed anew from the fixture, everything that the receipt states is what comes out.")
     else:
-        st.title(f":red[:material/gpp_bad:] NOT VERIFIED: {_FAULTS[found.faults[0].code]}", anchor=False)
+        st.title(f":red[:material/gpp_bad:] NOT VERIFIED: {_NAMED[found.faults[0].code][1].lower()}", anchor=False)
     with st.container(border=True):
         for finding in (*found.faults, *found.notes):
             draw_finding(finding)
@@ -58,10 +56,10 @@ def draw_result(checked: Checked) -> None:
 
 
 def draw_finding(finding: Finding) -> None:
-    """A finding with its sign; the text may quote a file and is shown verbatim."""
-    with st.container(horizontal=True):
-        st.markdown(_NOTES.get(finding.code, ":red[:material/report:]"), width="content")
-        st.text(finding.text)
+    """A finding by its name, with its sign; the text may quote a file and is shown verbatim."""
+    icon, name = _NAMED[finding.code]
+    st.markdown(f"{icon} **{name}**")
+    st.text(finding.text)
 
 
 def _told(value: object) -> str:
@@ -82,6 +80,8 @@ with right:
     )
     if verifying.held(FIXTURE) is None and screen.shown is not None:
         st.text(f"Without a file: {screen.shown.source.name}, the fixture on the left.")
+
+st.caption("The receipt brings its gates, ks and options with it; those on the left make no difference here.")
 
 jobs.draw(REPLAY_JOB)
 check = verifying.check(screen.shown)

@@ -9,7 +9,7 @@ from polykv_core.report import words
 _LOG_FROM_RATIO = 100.0
 _LOG_FROM_ROWS = 24
 _ROOM_BELOW, _ROOM_ABOVE = 0.1, 0.2  # of the span; above stand the numbers of the points
-_FLOOR_BELOW = 0.15  # of the span: how far below the smallest positive value what is not positive is drawn
+_FLOOR_BELOW = 0.15  # of the span: how far below the smallest positive value 0 is drawn
 _TINIEST, _LARGEST_POWER = 1e-290, 308.0  # so that no power of ten is 0 or infinite
 _FAR = 1e3  # times the largest value: a gate farther off is named at the edge and does not stretch the axis
 _TICKS = 5
@@ -45,14 +45,13 @@ class KAxis:
 class Axis:
     """The value axis. Ends are values, or on a logarithmic axis powers of ten.
 
-    There, what is not positive has no place, and is drawn at `floor`, under a label of its own.
+    There 0 has no place, and is drawn at `floor`, under a label of its own.
     """
 
     low: float
     high: float
     log: bool
     floor: float | None = None
-    floor_label: str = "0"
 
     @classmethod
     def around(cls, values: Iterable[float], best: float) -> "Axis":
@@ -99,7 +98,7 @@ class Axis:
             return list(zip(ticks, _texts(ticks), strict=True))
         clear = self.share(self.floor) + _CLEAR
         ticks = [tick for tick in ticks if self.share(tick) >= clear]
-        return [(self.floor, self.floor_label), *zip(ticks, _texts(ticks), strict=True)]
+        return [(self.floor, "0"), *zip(ticks, _texts(ticks), strict=True)]
 
 
 def stretches(threshold: float, values: Iterable[float]) -> bool:

@@ -40,7 +40,7 @@ def ladder_chart(stages: Sequence[Stage], metric: str, identity: str) -> str:
     label = words.METRIC_BY_NAME[metric].label
     root = drawing(_WIDTH, height, identity, f"Loss in {label}, stage by stage", in_words(stages, metric))
     title = f"Loss in {words.named(metric, label)}, lower is better"
-    add(root, "text", title, x=0, y=FONT, kind="axis-title")
+    add(root, "text", title, x=0.0, y=FONT, kind="axis-title")
     ends = [end for bar in bars for end in (bar.start, bar.end) if math.isfinite(end)]
     low, high = min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
     room = max(text_width(bar.text) for bar in bars) + 12

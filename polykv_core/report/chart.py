@@ -105,7 +105,7 @@ class _Chart:
         view = self.view
         scale = ", log scale" if self.axis.log else ""
         title = f"{words.named(view.metric.name, view.label)}, {view.direction}{scale}"
-        add(root, "text", title, x=0, y=FONT, kind="axis-title")
+        add(root, "text", title, x=0.0, y=FONT, kind="axis-title")
         for tick, text in self.axis.ticks:
             y = self.y(tick)
             line(root, (self.plot.left, y), (self.plot.right, y), "grid")

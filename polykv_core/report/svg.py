@@ -47,9 +47,9 @@ class Box:
         )
 
 
-def text_width(text: str, size: float = FONT) -> float:
+def text_width(text: str) -> float:
     """About how wide a text is."""
-    return _LETTER * size * len(text)
+    return _LETTER * FONT * len(text)
 
 
 def drawing(width: float, height: float, identity: str, title: str, description: str) -> ET.Element:

@@ -1,7 +1,7 @@
 """Numbers, gates and verdicts in words, as the dashboard words them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from polykv_core.gates import Gate, GateVerdict
 from polykv_core.metrics import METRICS, Statistic
@@ -119,11 +119,6 @@ def blocker(verdict: GateVerdict) -> str:
 def listed(items: Sequence[str]) -> str:
     """Items as a phrase: a, b and c."""
     return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
-
-
-def failing(judged: Iterable[GateVerdict]) -> str:
-    """The gates that fail, as a phrase; empty if none does."""
-    return listed([verdict.gate.label for verdict in judged if not verdict.passed])
 
 
 def _unit(metric: str) -> str:

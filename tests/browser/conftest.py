@@ -28,7 +28,7 @@ FLAGS = (
 
 
 @pytest.fixture(scope="session")
-def dashboard_url():
+def dashboard_url(tmp_path_factory):
     """The address of a dashboard that runs as long as the tests do."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -38,7 +38,7 @@ def dashboard_url():
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "POLYKV_STORE": str(tmp_path_factory.mktemp("history") / "runs")},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
