@@ -143,7 +143,7 @@ def _faults(
             return ()
         untouched = (
             f"{edited[0].text} Every number is as replayed: what was edited is none that a replay gives, such as "
-            "versions, the file's digest or an added field."
+            "a threshold, versions, the file's digest or an added field."
         )
         return (Finding("edited", untouched),)
     count = "one field differs" if len(beyond) == 1 else f"{len(beyond)} fields differ, the first"

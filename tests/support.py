@@ -97,6 +97,15 @@ def model_cases() -> list[Case]:
     ]
 
 
+def without_k_zero(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A captured case's config and receipt, less the k = 0 that is refused here."""
+    config, receipt = case.config, case.receipt
+    config["candidate_ks"] = [k for k in config["candidate_ks"] if k]
+    receipt["config"]["candidate_ks"] = config["candidate_ks"]
+    receipt["candidate_results"] = [c for c in receipt["candidate_results"] if c["candidate_k"]]
+    return config, receipt
+
+
 def disagreements(ours: Mapping[str, Any], reference: Mapping[str, Any], place: str = "") -> list[str]:
     """Where two receipts (or parts of them) differ by more than the agreement asked for, or in the order of fields."""
     if list(ours) != list(reference):
@@ -188,6 +197,16 @@ def changed(fields: Any, *path: Any, to: object) -> Any:
         node = node[step]
     node[last] = to
     return fields
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every number, string and flag of a JSON value, with its path."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if inner is None:
+        yield path, value
+    else:
+        for step, child in inner:
+            yield from leaves(child, (*path, step))
 
 
 def encoded(fields: object) -> bytes:

@@ -4,7 +4,7 @@ import json
 from functools import cache
 
 import pytest
-from support import GOLDEN, Case, captured_cases, disagreements, model_cases
+from support import GOLDEN, Case, captured_cases, disagreements, model_cases, without_k_zero
 
 from polykv_core import (
     CapturedReplayConfig,
@@ -38,15 +38,6 @@ REFUSED_MODEL_CASES = {
 def named(cases: list[Case]) -> pytest.MarkDecorator:
     """Parametrise a test over cases, by name."""
     return pytest.mark.parametrize("case", cases, ids=[case.name for case in cases])
-
-
-def without_k_zero(case: Case) -> tuple[dict, dict]:
-    """The case's config and receipt, less the k = 0 that is refused here."""
-    config, receipt = case.config, case.receipt
-    config["candidate_ks"] = [k for k in config["candidate_ks"] if k]
-    receipt["config"]["candidate_ks"] = config["candidate_ks"]
-    receipt["candidate_results"] = [c for c in receipt["candidate_results"] if c["candidate_k"]]
-    return config, receipt
 
 
 def reference_fields(text: str) -> dict:

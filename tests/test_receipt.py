@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import GOLDEN, changed, encoded, fixture_fields, read_golden, refused_with, stored
+from support import GOLDEN, changed, encoded, fixture_fields, leaves, read_golden, refused_with, stored
 
 from polykv_core import (
     REFERENCE,
@@ -35,16 +35,6 @@ MODEL_RECEIPT = read_golden(GOLDEN / "model" / "one_layer_two_heads" / "receipt.
 RECEIPT = run_captured_model_replay(load_fixture(encoded(fixture_fields())), CapturedReplayConfig((2, 6)))
 FIELDS = json.loads(RECEIPT.to_json())
 VERDICT = {name: value for name, value in FIELDS.items() if name != "provenance"}
-
-
-def leaves(value, path=()):
-    """Every number, string and flag of a JSON value, with its path."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if inner is None:
-        yield path, value
-    else:
-        for step, child in inner:
-            yield from leaves(child, (*path, step))
 
 
 def test_a_receipt_survives_the_round_trip():
@@ -462,3 +452,26 @@ def test_a_receipt_s_metrics_are_those_of_its_statistic():
     assert found.ppl_proxy_delta == abs(np.exp(queries.nll_compressed) - np.exp(queries.nll_exact)).max()
     for name in ("query_count", "ppl_proxy_exact", "ppl_proxy_compressed", "decoded_values_total", "decode_reduction"):
         assert getattr(found, name) == getattr(plain, name)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "fault"),
+    [
+        ("[[1.5, 2], [3, 4]]", None),
+        ("[[1, 2], [3, 1e999]]", "provenance, foreign[1][1] is inf; a receipt holds finite numbers only"),
+        ('"\\ud800"', "the receipt holds half of a surrogate pair, which is no text"),
+        ("[" * 300 + "]" * 300, "the receipt is nested too deeply to be one"),
+    ],
+    ids=["rows", "infinite", "surrogate", "deep"],
+)
+def test_what_another_program_added_is_written_again_or_refused(foreign, fault):
+    """Anything may stand in a receipt's provenance; what could not be written again is a ReceiptError."""
+    text = json.dumps({**VERDICT, "provenance": {"foreign": "PUT"}}).replace('"PUT"', foreign)
+
+    def again():
+        return CapturedReplayReceipt.from_json(text).to_json()
+
+    if fault is None:
+        assert json.loads(again())["provenance"] == {"foreign": json.loads(foreign)}
+    else:
+        assert refused_with(ReceiptError, again).startswith(fault)
