@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from support import fixture_facts
 
 from pages.ui import figures, words
