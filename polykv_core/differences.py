@@ -83,7 +83,7 @@ def _reads_alike(stated: str, found: str) -> bool:
     return all(math.isclose(float(one), float(other), rel_tol=_TOLD_TOLERANCE, abs_tol=1.01e-4) for one, other in pairs)
 
 
-def _distance(stated: float, found: float) -> float:
+def _distance(stated: int | float, found: int | float) -> float:
     """How far two numbers are apart; JSON has whole numbers that no float holds."""
     try:
         return float(abs(stated - found))

@@ -6,7 +6,7 @@ same replay gives the same bytes wherever it is made.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from polykv_core.health import Finding, replay_findings
 from polykv_core.measurement import CapturedMeasurement
 from polykv_core.metrics import QueryMetrics
 from polykv_core.options import REFERENCE, ReplayOptions
+from polykv_core.records import record_of
 from polykv_core.statistics import head_statistics
 from polykv_core.uncertainty import CONFIDENCE, intervals
 from polykv_core.version import Versions
@@ -119,10 +120,10 @@ def facts_in(record: Mapping[str, Any]) -> dict[str, Any]:
     _check.record(record, place, ("fixture", "made_with", "findings"))
     findings = enumerate(_check.items(record["findings"], f"{place}, findings"))
     return {
-        "fixture": _told(FixtureFacts, record["fixture"], f"{place}, fixture"),
-        "findings": tuple(_told(Finding, finding, f"{place}, findings[{index}]") for index, finding in findings),
+        "fixture": record_of(FixtureFacts, record["fixture"], f"{place}, fixture"),
+        "findings": tuple(record_of(Finding, finding, f"{place}, findings[{index}]") for index, finding in findings),
         "options": options_in(record),
-        "made_with": _told(Versions, record["made_with"], f"{place}, made_with"),
+        "made_with": record_of(Versions, record["made_with"], f"{place}, made_with"),
     }
 
 
@@ -160,17 +161,3 @@ def _numbers(values: Any, place: str, count: int) -> Array:
             for item in items
         ]
     )
-
-
-def _told(cls: type[Any], data: Any, place: str) -> Any:
-    """A record of texts and whole numbers, as a receipt has it."""
-    record = _check.record(data, place, [field.name for field in fields(cls)])
-    values: dict[str, Any] = {}
-    for field in fields(cls):
-        value = record[field.name]
-        if field.type is int:
-            values[field.name] = _check.integer(value, f"{place}, {field.name}")
-        else:
-            optional = value is None and "None" in str(field.type)
-            values[field.name] = None if optional else _check.text(value, f"{place}, {field.name}")
-    return cls(**values)

@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from polykv_core.canonical import as_read
 from polykv_core.checks import Checks
 from polykv_core.config import CapturedReplayConfig, GateThresholds, ModelReplayConfig
-from polykv_core.errors import ConfigError, ReceiptError
+from polykv_core.errors import ReceiptError
 from polykv_core.gates import CandidateReplayMetrics, first_passing, gates_off, judge_candidates
 from polykv_core.jsontext import Source, read_json
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.provenance import SEAL, measurement_in, options_in, provenance_of, sealed
+from polykv_core.records import names_of
 
 CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_captured_model_replay_v1"
 MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_model_replay_receipt_v1"
@@ -79,7 +80,7 @@ class _Receipt:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in the reference's order; what is beyond the reference stands in `provenance`, last."""
-        verdict = {name: _as_json(getattr(self, name)) for name in _names(type(self))}
+        verdict = {name: _as_json(getattr(self, name)) for name in names_of(type(self))}
         return {**verdict, "provenance": dict(self.provenance)} if self.provenance else verdict
 
     def to_json(self) -> str:
@@ -97,7 +98,7 @@ class _Receipt:
     def from_dict(cls: type[Receipt], data: object) -> Receipt:
         """A receipt from JSON fields; unknown ones are ignored, as the crate does. Raises ReceiptError."""
         record = as_read(data)
-        receipt: Receipt = _record(cls, record, "the receipt")
+        receipt: Receipt = record_of(cls, record, "the receipt")
         _check_candidates(receipt)
         if not isinstance(receipt, CapturedReplayReceipt):
             return receipt
@@ -138,7 +139,7 @@ class CapturedReplayReceipt(_Receipt):
         """
         if not isinstance(self.evidence, CapturedMeasurement):
             return self.evidence
-        verdict = {name: _as_json(getattr(self, name)) for name in _names(type(self))}
+        verdict = {name: _as_json(getattr(self, name)) for name in names_of(type(self))}
         told = provenance_of(self.evidence, self.config, self.selected_candidate_k)
         made: Mapping[str, Any] = sealed({**verdict, "provenance": told})["provenance"]
         return made
@@ -228,19 +229,6 @@ def _departures(config: GateThresholds, options: ReplayOptions) -> list[str]:
     return [*(f"{name} {value}" for name, value in options.changed.items()), *statistic]
 
 
-def _record(cls: type[Any], data: Any, place: str) -> Any:
-    """A receipt's dataclass from JSON, every field checked against its annotation."""
-    names = _names(cls)
-    record = _check.record(data, place, names)
-    kinds = get_type_hints(cls)
-    return cls(**{name: _value(kinds[name], record[name], f"{place}, {name}") for name in names})
-
-
-def _names(cls: type[Any]) -> list[str]:
-    """A receipt's fields that the reference has too, in its order."""
-    return [field.name for field in fields(cls) if field.name not in ("options", "evidence")]
-
-
 def _as_json(value: Any) -> Any:
     if isinstance(value, CapturedReplayConfig | ModelReplayConfig):
         return value.to_dict()
@@ -258,26 +246,6 @@ def _check_candidates(receipt: Any) -> None:
             f"the receipt, selected_candidate_k is {receipt.selected_candidate_k}, and candidate_results has {listed}; "
             "it was cut off or put together from several"
         )
-
-
-def _value(kind: Any, value: Any, place: str) -> Any:
-    if kind is int:
-        return _check.integer(value, place)
-    if kind is float:
-        return _check.number(value, place)
-    if kind is bool:
-        return _check.flag(value, place)
-    if kind is str:
-        return _check.text(value, place)
-    if kind in (CapturedReplayConfig, ModelReplayConfig):
-        try:
-            return kind.from_dict(_check.record(value, place))
-        except ConfigError as bad:
-            raise ReceiptError(f"{place}: {bad}") from None
-    if kind is ModelReplayMetrics or kind is CandidateReplayMetrics:
-        return _record(kind, value, place)
-    (item, _) = kind.__args__
-    return tuple(_value(item, entry, f"{place}[{index}]") for index, entry in enumerate(_check.items(value, place)))
 
 
 def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:

@@ -56,6 +56,7 @@ def runs_text(runs: Sequence[RunSummary]) -> str:
 def comparison_text(names: tuple[str, str], comparison: Comparison, moved: Sequence[Moved]) -> str:
     """Two runs: what became of the verdict, and a row for each gate at each k among those asked for."""
     before, after = comparison.before, comparison.after
+    names = (inert(names[0]), inert(names[1]))
     versions = (before.measurement.made_with, after.measurement.made_with)
     apart = [
         f"{name} {getattr(versions[0], name)} and {getattr(versions[1], name)}"

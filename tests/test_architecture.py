@@ -17,6 +17,7 @@ ORDER = [
     "arrays",
     "checks",
     "jsontext",
+    "records",
     "canonical",
     "metrics",
     "config",

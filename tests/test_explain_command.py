@@ -5,14 +5,13 @@ import math
 import os
 
 import pytest
-from click.testing import CliRunner
+from command_line import assert_one_error_line, one_line, polykv, written
 from support import SAMPLES, changed, encoded, fixture_fields
 
 from polykv_core import (
     DEFAULT_CANDIDATE_KS,
     CapturedReplayConfig,
     ReplayOptions,
-    cli,
     explain,
     explanation_json,
     load_fixture,
@@ -62,23 +61,6 @@ def path(tmp_path):
     return written(tmp_path, FIELDS)
 
 
-def written(tmp_path, fields, name="fixture.json"):
-    """A JSON file with these fields."""
-    place = tmp_path / name
-    place.write_bytes(encoded(fields))
-    return place
-
-
-def polykv(*args):
-    """Run the program in this process."""
-    return CliRunner().invoke(cli.main, [str(arg) for arg in args])
-
-
-def one_line(text):
-    """Text with its line breaks and runs of blanks made single blanks."""
-    return " ".join(text.split())
-
-
 def sections(text):
     """The text between one headline and the next, in the order in which they must come; facts first."""
     found = []
@@ -98,13 +80,6 @@ def library(k, **options):
     """What the library explains, and what it says would help."""
     explanation = explain(FIXTURE, k, ReplayOptions(**options))
     return explanation, what_would_help(FIXTURE, explanation)
-
-
-def assert_one_error_line(result):
-    """Exit 2, nothing on standard output, and one line of error."""
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
 
 
 # Text

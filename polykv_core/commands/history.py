@@ -12,19 +12,20 @@ import click
 
 from polykv_core.commands.options import gate_options, gates_given, option_name
 from polykv_core.commands.replay import report_one
-from polykv_core.commands.shared import write
+from polykv_core.commands.shared import keep, lines, write
 from polykv_core.commands.stores import existing_store, measurement_of, receipt_of, referred, store_option
 from polykv_core.compare import ACROSS, Comparison, Moved, compare
 from polykv_core.exports import receipt_stem
 from polykv_core.gates import GATES
 from polykv_core.history import RunQuery, RunSummary
-from polykv_core.program import FAILED, PASSED, show
+from polykv_core.program import FAILED, PASSED, reason, show
 from polykv_core.replay import judge
+from polykv_core.terminal import inert, is_standard_output
 
 _WHICH = ("all", "differs", "regressed", "fixed", "same")
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def history() -> None:
     """Find, judge again, compare and hand on runs that were kept with polykv replay --keep or on the page."""
 
@@ -69,8 +70,9 @@ def list_runs(
 def show_run(run: int, receipt: str | None, store: str | None) -> int:
     """Show RUN with its verdict. Exit status as of the replay."""
     with existing_store(store) as kept:
+        keep("--receipt", receipt, str(kept.path))
         found = kept.run(run)
-    if receipt == "-":
+    if receipt is not None and (receipt == "-" or is_standard_output(receipt)):
         show(found.receipt_json.encode())
         return PASSED if found.summary.passed else FAILED
     if receipt is not None:
@@ -90,6 +92,7 @@ def rejudge(run: int, receipt: str | None, store: str | None, **given: Any) -> i
     """
     changed = gates_given(given)
     with existing_store(store) as kept:
+        keep("--receipt", receipt, str(kept.path))
         found = kept.run(run)
     config = replace(receipt_of(found).config, **changed)
     return report_one(judge(measurement_of(found), config), receipt, _facts(found.summary))
@@ -133,11 +136,11 @@ def export(runs: tuple[int, ...], folder: str, store: str | None) -> int:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as bad:
-        raise click.ClickException(f"cannot make the folder {folder}: {bad}") from None
+        raise click.ClickException(f"cannot make the folder {folder}: {reason(bad)}") from None
     for run in found:
         path = os.path.join(folder, f"run-{run.summary.id}_{receipt_stem(receipt_of(run))}.json")
         write(path, run.receipt_json.encode())
-        show(f"{path}\n")
+        show(f"{inert(path)}\n")
     return PASSED
 
 
@@ -149,21 +152,27 @@ def delete(runs: tuple[int, ...], yes: bool, store: str | None) -> int:
     """Delete RUNS from the history; all of them or, if one is not there, none."""
     with existing_store(store) as kept:
         if not yes:
-            click.confirm(f"Delete {len(runs)} of the runs in {kept.path}?", abort=True, err=True)
+            click.confirm(f"Delete {len(set(runs))} of the runs in {inert(str(kept.path))}?", abort=True, err=True)
         show(f"{kept.delete(runs)} deleted\n")
     return PASSED
 
 
 @history.command()
 @click.argument("run", type=click.IntRange(1))
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Its tags from now on; once for each.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Its tags from now on, once for each; an empty one takes all away.",
+)
 @click.option("--note", metavar="TEXT", help="Its note from now on; an empty one takes it away.")
 @store_option
 def label(run: int, tags: tuple[str, ...], note: str | None, store: str | None) -> int:
     """Give RUN other tags or another note."""
     with existing_store(store) as kept:
-        kept.annotate(run, tags=tags or None, note=note)
-        show("".join(f"{name}: {value}\n" for name, value in _facts(kept.run(run).summary)))
+        kept.annotate(run, tags=[tag for tag in tags if tag] if tags else None, note=note)
+        show(lines(_facts(kept.run(run).summary)))
     return PASSED
 
 

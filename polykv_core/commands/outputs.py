@@ -9,7 +9,7 @@ import click
 
 from polykv_core.commands.shared import keep, write
 from polykv_core.exports import candidates_csv, receipt_stem
-from polykv_core.program import show
+from polykv_core.program import reason, show
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report import Outcome, ReportPart, html_report, junit_xml, markdown_summary
 from polykv_core.terminal import is_standard_output
@@ -42,12 +42,13 @@ class Outputs:
         """Take the paths out of what was given. Raises click.UsageError for those that cannot all be written."""
         self._paths: dict[str, str] = {name: path for name in _FILES if (path := given.pop(name)) is not None}
         self._folder: str | None = given.pop("receipts")
+        self._inputs = inputs
         for name, path in self._paths.items():
             keep(f"--{name}", path, *inputs)
         if "receipt" in self._paths and fixtures > 1:
             raise click.UsageError("--receipt takes one fixture's receipt; give --receipts DIR for several")
-        places = [os.path.abspath(path) for path in self._paths.values() if path != _STANDARD_OUTPUT]
-        if len(set(places)) < len(places) or list(self._paths.values()).count(_STANDARD_OUTPUT) > 1:
+        places = [_STANDARD_OUTPUT if _is_shown(path) else os.path.realpath(path) for path in self._paths.values()]
+        if len(set(places)) < len(places):
             raise click.UsageError("two outputs go to the same place; give each a path of its own")
 
     @property
@@ -60,7 +61,7 @@ class Outputs:
         told, silent = [], False
         for name, data in self._contents(outcomes, parts):
             path = self._paths[name]
-            if path == _STANDARD_OUTPUT or is_standard_output(path):
+            if _is_shown(path):
                 show(data)
                 silent = True
             else:
@@ -88,7 +89,13 @@ class Outputs:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as bad:
-            raise click.ClickException(f"cannot make the folder {folder}: {bad}") from None
+            raise click.ClickException(f"cannot make the folder {folder}: {reason(bad)}") from None
         for receipt in receipts:
-            write(os.path.join(folder, f"{receipt_stem(receipt)}.json"), receipt.to_json().encode("utf-8"))
+            path = os.path.join(folder, f"{receipt_stem(receipt)}.json")
+            keep("--receipts", path, *self._inputs)  # such as the baseline
+            write(path, receipt.to_json().encode("utf-8"))
         return folder
+
+
+def _is_shown(path: str) -> bool:
+    return path == _STANDARD_OUTPUT or is_standard_output(path)

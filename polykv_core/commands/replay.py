@@ -17,7 +17,7 @@ from polykv_core.explain import explain
 from polykv_core.exports import command_line, receipt_stem
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.gates import GATES
-from polykv_core.history import Store, open_store
+from polykv_core.history import Store, default_path, exists, open_store
 from polykv_core.kept import packed
 from polykv_core.measure import every_k, measure
 from polykv_core.measurement import CapturedMeasurement
@@ -74,9 +74,9 @@ def replay(fixtures: tuple[str, ...], config: str | None, **given: Any) -> int:
 
     Several fixtures have one verdict: it passes if each passes, and the worst gate of the worst one is named.
     """
-    outputs = Outputs(given, [*fixtures, config], len(fixtures))
     kept, store, tags, note = (given.pop(name) for name in ("keep", "store", "tags", "note"))
     baseline, worse_by, across = (given.pop(name) for name in ("baseline", "worse_by", "across"))
+    outputs = Outputs(given, [*fixtures, config, baseline, store or str(default_path())], len(fixtures))
     relative = _relative(worse_by, given)
     if bool(relative) != (baseline is not None):
         raise click.UsageError("--baseline and --worse-by go together; give both or none")
@@ -84,6 +84,8 @@ def replay(fixtures: tuple[str, ...], config: str | None, **given: Any) -> int:
     asked = Asked(
         settings, options, outputs.wants_report or kept, outputs.wants_report, baseline, relative, across, store
     )
+    if kept and exists(store):
+        open_store(store).close()  # one that cannot be used is told before all the work
     replays = [_replayed(path, asked) for path in fixtures]
     outcomes = [one.outcome for one in replays]
     told = outputs.written(outcomes, [one.part for one in replays if one.part is not None])

@@ -11,6 +11,7 @@ import click
 from polykv_core.commands.shared import loaded
 from polykv_core.errors import StoreError
 from polykv_core.history import Run, Store, default_path, exists, open_store
+from polykv_core.history.runs import checked_note, checked_tags
 from polykv_core.kept import unpacked
 from polykv_core.measurement import CapturedMeasurement
 from polykv_core.receipt import CapturedReplayReceipt
@@ -65,8 +66,10 @@ def keep_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Whether a run is kept, and how it is labelled."""
     for option in (
         store_option,
-        click.option("--note", metavar="TEXT", help="A note to keep with it."),
-        click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag to find it by."),
+        click.option("--note", metavar="TEXT", callback=_checked(checked_note), help="A note to keep with it."),
+        click.option(
+            "--tag", "tags", multiple=True, metavar="TAG", callback=_checked(checked_tags), help="A tag to find it by."
+        ),
         click.option("--keep", is_flag=True, help="Keep the run in the history (polykv history)."),
     ):
         command = option(command)
@@ -75,4 +78,15 @@ def keep_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def name_of(path: str) -> str:
     """How a run's fixture is called in the history: by its file, not by its place."""
-    return Path(path).name
+    return Path(path).name.encode("utf-8", "backslashreplace").decode()  # a name may hold bytes that are no text
+
+
+def _checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A callback of an option: what a history would refuse is told before all the work."""
+
+    def callback(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+        if value is not None:
+            check(value)
+        return value
+
+    return callback

@@ -11,7 +11,7 @@ from polykv_core.commands.shared import Facts, fixture_at, keep, lines, loaded, 
 from polykv_core.model_case import load_model_case
 from polykv_core.program import FAILED, PASSED, show
 from polykv_core.receipt_file import receipt_in
-from polykv_core.terminal import wrapped
+from polykv_core.terminal import is_standard_output, wrapped
 from polykv_core.verify import Verification, is_model_replay, receipt_fields, verification_dict, verify, verify_model
 
 _MOST_SHOWN = 12
@@ -32,7 +32,7 @@ def verify_command(receipt: str, fixture: str, path: str | None) -> int:
     found = _verified(receipt, fields, fixture)
     if path is not None:
         data = (json.dumps(verification_dict(found), indent=2, ensure_ascii=False) + "\n").encode()
-        if path == "-":
+        if path == "-" or is_standard_output(path):
             show(data)
             return PASSED if found.verified else FAILED
         write(path, data)
