@@ -17,7 +17,7 @@ from polykv_core.jsontext import Source, read_json
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.provenance import SEAL, measurement_in, options_in, provenance_of, sealed
-from polykv_core.records import names_of
+from polykv_core.records import names_of, record_of
 
 CAPTURED_MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_captured_model_replay_v1"
 MODEL_REPLAY_RECEIPT_SCHEMA = "poly_kv_model_replay_receipt_v1"
