@@ -82,6 +82,11 @@ class GateVerdict:
         return self.value - self.threshold if self.gate.side == "min" else self.threshold - self.value
 
     @property
+    def share(self) -> float:
+        """The margin as a share of the threshold (at threshold 0, the margin itself), so that gates can be compared."""
+        return self.margin / (abs(self.threshold) or 1.0) if math.isfinite(self.value) else -math.inf
+
+    @property
     def passed(self) -> bool:
         """Whether the gate passes."""
         return bool(self.gate.passes(self.value, self.threshold))

@@ -4,7 +4,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -52,12 +52,13 @@ def unpacked(data: bytes) -> CapturedMeasurement:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             header = json.loads(arrays[_HEADER].tobytes())
-            queries = QueryMetrics(**{field.name: arrays[field.name] for field in fields(QueryMetrics)})
+            columns = {field.name: arrays[field.name] for field in fields(QueryMetrics)}
         ks = tuple(int(k) for k in header["candidate_ks"])
-        _check_shapes(queries, len(ks))
-        return CapturedMeasurement(ks, queries, str(header["model_id"]), **facts_in(header))
+        _check_columns(columns, len(ks))
+        return CapturedMeasurement(ks, QueryMetrics(**columns), str(header["model_id"]), **facts_in(header))
     except _DAMAGE as bad:
-        raise ReceiptError(f"the kept measurement is damaged ({bad}); its receipt is still there") from None
+        reason = " ".join(str(bad).split())
+        raise ReceiptError(f"the kept measurement is damaged ({reason}); its receipt is still there") from None
 
 
 def _worth_keeping(measurement: CapturedMeasurement, candidate_ks: Iterable[int]) -> Int64[Array, " m"]:
@@ -69,10 +70,12 @@ def _worth_keeping(measurement: CapturedMeasurement, candidate_ks: Iterable[int]
     return np.union1d(spread, [measurement.index_of(k) for k in candidate_ks])
 
 
-def _check_shapes(queries: QueryMetrics, ks: int) -> None:
-    count = len(queries.rows)
+def _check_columns(columns: Mapping[str, Any], ks: int) -> None:
+    count = columns["rows"].size
     shapes = {"rows": (count,), "nll_exact": (count, 1)}
-    for field in fields(queries):
-        found, expected = getattr(queries, field.name).shape, shapes.get(field.name, (count, ks))
-        if found != expected:
-            raise ValueError(f"{field.name} has shape {found}, expected {expected}")
+    dtypes = {"rows": np.int64, "decoded_values": np.int64, "top1_same": np.bool_}
+    for name, column in columns.items():
+        found = (column.dtype, column.shape)
+        expected = (np.dtype(dtypes.get(name, np.float64)), shapes.get(name, (count, ks)))
+        if found != expected or not (count and ks):
+            raise ValueError(f"{name} holds {found}, expected {expected}")

@@ -7,8 +7,8 @@ from rich.text import Text
 from polykv_core.compare import Comparison, Moved
 from polykv_core.gates import GATES, GateVerdict
 from polykv_core.history import RunSummary
+from polykv_core.judged import tightest
 from polykv_core.report import Outcome
-from polykv_core.report.outcome import worst_gate
 from polykv_core.tables import number, plain_table, prose, rendered, word
 from polykv_core.terminal import inert
 
@@ -26,7 +26,7 @@ def outcomes_text(outcomes: Sequence[Outcome]) -> str:
         if receipt is None:
             table.add_row(name, Text("none", style="bold red"), "", inert(outcome.error))
             continue
-        gate = worst_gate(receipt)
+        gate = tightest(receipt)
         told = ("every gate is off", "", "") if gate is None else (gate.gate.label, number(gate.value), _rule(gate))
         table.add_row(name, word(receipt.passed), str(receipt.selected_candidate_k), *told)
     return rendered(table)
@@ -74,7 +74,7 @@ def comparison_text(names: tuple[str, str], comparison: Comparison, moved: Seque
             f"{names[1]} {_verdict(after.passed)} at k = {after.selected_candidate_k}: {_CHANGES[comparison.change]}",
             style="bold",
         ),
-        *([prose("", f"Made with other versions: {', '.join(apart)}.")] if apart else []),
+        *([prose("", f"Made with other versions: {inert(', '.join(apart))}.")] if apart else []),
         Text(),
         table if moved else Text("Nothing differs, of what was asked for."),
     )

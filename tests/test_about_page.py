@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.ui import words
 from pages.ui.definitions import DEFINITIONS
-from polykv_core import GATES, METRICS
+from polykv_core import GATES, METRICS, words
 from polykv_core.receipt import CAPTURED_CLAIM_BOUNDARY, MODEL_CLAIM_BOUNDARY
 
 ROOT = Path(__file__).parents[1]

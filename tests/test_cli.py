@@ -270,14 +270,22 @@ def test_a_receipt_with_a_number_that_is_not_finite_is_not_written(tmp_path):
     assert not path.exists()
 
 
-def test_a_number_that_is_not_finite_is_no_verdict_without_a_receipt_either(tmp_path):
-    """What cannot be written is not judged; the others of the same call are."""
+def test_a_number_that_is_not_finite_fails_its_gate(tmp_path):
+    """Where no receipt is to be written that is a verdict: exit 1, and the table shows it."""
+    result = polykv("replay", overflowing(tmp_path))
+    assert result.exit_code == 1
+    assert "!NaN" in result.stdout
+
+
+def test_a_receipt_that_cannot_be_written_does_not_stop_the_others(tmp_path):
+    """The fixture has no verdict then; the others of the same call are judged and written."""
     path = overflowing(tmp_path)
-    assert_one_error_line(polykv("replay", path))
-    result = polykv("replay", path, D16)
+    result = polykv("replay", path, D16, "--receipts", tmp_path / "receipts")
+    assert len(list((tmp_path / "receipts").iterdir())) == 1
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {path}: candidate_results[0].output_cosine_mean is nan; ")
-    assert f"\n{D16}  FAIL" in result.stdout
+    assert result.stderr.startswith(f"error: {path}: ")
+    assert "output_cosine_mean is nan" in result.stderr
+    assert [line.split()[1] for line in result.stdout.splitlines()[1:3]] == ["none", "FAIL"]
 
 
 # What the terminal sees

@@ -1,4 +1,4 @@
-"""Comparing runs: only of one fixture, query by query, with an interval that pairs them; and gates against a baseline."""
+"""Comparing runs: only of one fixture, with intervals paired by query; and gates against a baseline."""
 
 import json
 import math
@@ -33,9 +33,10 @@ from polykv_core import (
 from polykv_core.compare import check_comparable, check_statistic
 from polykv_core.uncertainty import paired_interval
 
-FIXTURE_FIELDS = fixture_fields(rows=12, shared=7, queries=6)
+FIXTURE_FIELDS = fixture_fields(rows=12, shared=7, queries=6, draw=3)
 FIXTURE = load_fixture(encoded(FIXTURE_FIELDS))
-CONFIG = CapturedReplayConfig((3, 8), min_output_cosine=0.5, max_output_mse=0.5)
+# Both ks pass, so the first is selected.
+CONFIG = CapturedReplayConfig((3, 8))
 MEASUREMENT = measure(FIXTURE, every_k(FIXTURE))
 RUN = judge(MEASUREMENT, CONFIG)
 BY_METRIC = {gate.metric: index for index, gate in enumerate(GATES)}
@@ -62,13 +63,15 @@ def from_file(receipt):
 
 
 def test_a_run_does_not_differ_from_itself():
-    """At the selected k and at each listed one: every difference is 0, and so is its interval."""
+    """At the selected k and at each other one: every difference is 0, and so is its interval."""
     found = compare(RUN, RUN)
     assert (found.before, found.after, found.change) == (RUN, RUN, "same")
-    assert [(moved.k_before, moved.before.gate) for moved in found.selected] == [
-        (RUN.selected_candidate_k, gate) for gate in GATES
+    assert [(moved.k_before, moved.k_after, moved.before.gate) for moved in found.selected] == [
+        (3, 3, gate) for gate in GATES
     ]
-    assert [(moved.k_before, moved.k_after) for moved in found.at_ks] == [(3, 3)] * 5 + [(8, 8)] * 5
+    assert [(moved.k_before, moved.k_after, moved.before.gate) for moved in found.at_ks] == [
+        (8, 8, gate) for gate in GATES
+    ]
     for moved in (*found.selected, *found.at_ks):
         assert (moved.difference, moved.differs, moved.better, moved.clear, moved.change) == (
             0,
@@ -151,15 +154,17 @@ def test_several_things_may_differ_on_purpose():
 
 
 def test_thresholds_and_ks_may_differ():
-    """That is what runs are compared for; at_ks holds the ks that both list, each once, in the first one's order."""
+    """That is what runs are compared for; at_ks holds the ks that both list, each once, in the first one's order.
+
+    The selected one is left out where it is the same in both, and has been said.
+    """
     before = judge(MEASUREMENT, replace(CONFIG, candidate_ks=(8, 3, 8, 5)))
-    after = judge(MEASUREMENT, replace(CONFIG, candidate_ks=(2, 3, 8), max_kl_divergence=9.0))
+    after = judge(MEASUREMENT, replace(CONFIG, candidate_ks=(3, 4, 8), max_kl_divergence=9.0))
     found = compare(before, after)
     assert [moved.k_before for moved in found.at_ks[::5]] == [8, 3]
-    assert (found.selected[0].k_before, found.selected[0].k_after) == (
-        before.selected_candidate_k,
-        after.selected_candidate_k,
-    )
+    assert (found.selected[0].k_before, found.selected[0].k_after) == (8, 3)
+    found = compare(before, judge(MEASUREMENT, replace(CONFIG, candidate_ks=(8, 3))))
+    assert [moved.k_before for moved in found.at_ks[::5]] == [3]
 
 
 def test_other_versions_and_files_may_differ():

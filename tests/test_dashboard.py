@@ -37,7 +37,7 @@ def test_a_first_visit_shows_a_verdict_on_a_sample(app):
     assert [cell.split()[1].rstrip(",") for cell in gates["Verdict"]] == ["passes", "passes", "fails", "fails", "fails"]
     assert [cell.split()[0] for cell in candidates["k"]] == [str(k) for k in DEFAULT_CANDIDATE_KS]
     assert len(app.get("plotly_chart")) == 6
-    assert any("not pretrained LLM PPL" in caption.value for caption in app.caption)
+    assert any("not pretrained LLM PPL" in text for text in texts(app))
 
 
 def test_the_sidebar_starts_with_the_cores_defaults(app):

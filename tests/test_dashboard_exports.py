@@ -62,7 +62,7 @@ def with_settings(settings):
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_the_report_holds_the_receipt_that_is_downloaded(app, offered, settings):  # noqa: ARG001 - waits for replays
+def test_the_report_holds_the_receipt_that_is_downloaded(app, offered, settings):
     """One receipt, byte for byte."""
     app = with_settings(settings)
     receipts = receipts_in_report(handed_out(offered, "Report as HTML"))
@@ -71,7 +71,7 @@ def test_the_report_holds_the_receipt_that_is_downloaded(app, offered, settings)
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_the_config_given_to_the_command_line_yields_the_identical_receipt(app, offered, settings, tmp_path):  # noqa: ARG001 - waits for replays
+def test_the_config_given_to_the_command_line_yields_the_identical_receipt(app, offered, settings, tmp_path):
     """Ks, gates, switches, statistic and replay options are all in it."""
     app = with_settings(settings)
     config, receipt = tmp_path / "config.json", tmp_path / "receipt.json"

@@ -25,6 +25,7 @@ from polykv_core import (
     CapturedReplayConfig,
     candidates_csv,
     every_k,
+    judge,
     load_captured_config,
     load_fixture,
     measure,
@@ -169,7 +170,7 @@ def test_files_are_what_the_core_makes(app, tmp_path, capsysbinary, monkeypatch)
     shown = app.session_state[uploads.LAST_GOOD]
     fixture, config = load_fixture(SYNTHETIC), CapturedReplayConfig((8, 16, 32, 64), **PASSING)
     assert shown.receipt.config == config
-    assert candidates_csv(shown.curve, config) == candidates_csv(measure(fixture, every_k(fixture)), config)
+    assert candidates_csv([shown.receipt]) == candidates_csv([judge(measure(fixture, every_k(fixture)), config)])
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my file.json").write_bytes(SYNTHETIC.read_bytes())
@@ -189,7 +190,7 @@ def test_files_are_what_the_core_makes(app, tmp_path, capsysbinary, monkeypatch)
 def test_every_download_has_a_safe_name(app):
     """A model id cannot choose the name of a file."""
     upload(app, fixture_bytes(model_id="../../con:*?.\n"))
-    assert len(app.get("download_button")) == 4
+    assert len(app.get("download_button")) == 5
     stem = app.code[1].value.split("--receipt=")[1]
     assert stem.replace("'", "").startswith("fixture-con_failed_")
 

@@ -8,6 +8,7 @@ from support import encoded, fixture_fields
 
 from pages.ui import ladder, microscope, query_rows
 from polykv_core import GATES, explain, load_fixture, what_would_help
+from polykv_core.ladder import in_words, loss
 
 FIXTURE = load_fixture(encoded(fixture_fields(head_dim=16, rows=40, shared=24, queries=5)))
 EXPLANATION = explain(FIXTURE, 6)
@@ -21,13 +22,13 @@ def test_the_ladder_s_bars_add_up_to_the_whole_loss(metric):
     assert list(added) == [stage.added[metric] for stage in EXPLANATION.stages]
     assert whole == pytest.approx(sum(added), abs=1e-12)
     assert list(bars.measure) == ["relative"] * 5 + ["total"]
-    assert ladder.in_words(EXPLANATION.stages, metric).count(" adds ") == 5
+    assert in_words(EXPLANATION.stages, metric).count(" adds ") == 5
 
 
 def test_what_only_rounding_leaves_is_no_loss():
     """1e-16 is shown as 0; a loss of a millionth is not."""
-    assert ladder._brief(-1.2e-14) == "0"
-    assert ladder._brief(1.5e-6) == "1.5e-06"
+    assert loss(-1.2e-14) == "0"
+    assert loss(1.5e-6) == "1.5e-06"
 
 
 def test_changes_are_marked_better_or_worse_by_their_direction():

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from support import fixture_facts
 
-from pages.ui import figures, words
-from pages.ui.axis import Axis, KAxis
-from pages.ui.sweep import Sweep
+from pages.ui import figures, plotly_axis
+from pages.ui.hover import Hover
 from polykv_core import (
     GATES,
-    METRICS,
     CapturedMeasurement,
     CapturedReplayConfig,
     Measurement,
@@ -23,8 +21,12 @@ from polykv_core import (
     load_fixture,
     measure,
     verdicts,
+    words,
 )
+from polykv_core.axis import KAxis
 from polykv_core.metrics import QueryMetrics
+from polykv_core.sweep import Sweep
+from polykv_core.view import CHARTED, View
 
 SYNTHETIC = Path(__file__).parents[1] / "sample_fixtures" / "synthetic_d16_basic.json"
 KS = (64, 16, 8, 16)
@@ -88,7 +90,7 @@ def judged(curve, ks, **gates):
 
 def test_every_gate_has_a_chart():
     """A new gate is not forgotten among the charts."""
-    assert {gate.metric for gate in GATES} < set(figures.CHARTED)
+    assert {gate.metric for gate in GATES} < set(CHARTED)
 
 
 def test_the_line_is_every_k(charts, curve):
@@ -214,7 +216,7 @@ def test_a_chart_says_what_of_the_queries_it_shows(curve):
     charts = by_metric(judge(curve, worst), curve.by("worst"))
     told = {name: chart.figure.layout.title.subtitle.text for name, chart in charts.items()}
     assert [name for name, text in told.items() if text.startswith("worst query, ")] == [
-        name for name in figures.CHARTED if name != "decode_reduction"
+        name for name in CHARTED if name != "decode_reduction"
     ]
     assert trace(charts["output_cosine_mean"], "every k").y[3] == curve.queries.cosine[:, 3].min()
 
@@ -342,52 +344,10 @@ def test_a_picture_is_named_after_its_page_and_metric(receipt, curve, export):
 
 def test_the_gates_that_fail_are_named_for_every_k(curve, receipt):
     """As the receipt's own verdicts would name them."""
-    sweep = Sweep(receipt, curve)
+    hover = Hover(Sweep(receipt, curve))
     for k in (1, 8, 16, 20, 72):
         (candidate,) = judge(curve, replace(receipt.config, candidate_ks=(k,))).candidate_results
-        assert sweep.failing[k - 1] == words.failing(verdicts(candidate, receipt.config))
-
-
-@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.metric)
-def test_a_blocker_that_is_not_finite_is_a_sentence_too(receipt, gate):
-    """A number that is not finite fails its gate, and the sentence says no more than that."""
-    broken = replace(receipt.candidate_results[0], **{gate.metric: math.nan})
-    failed = next(verdict for verdict in verdicts(broken, receipt.config) if verdict.gate is gate)
-    assert words.blocker(failed) == f"{gate.label} is not a finite number, and such a number fails its gate."
-    assert words.margin(failed) == "no margin"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (1e-6, "1e-06"), (-3.25e-7, "-3.25e-07"), (0.000123456789, "0.000123457"), (219.371, "219.371")],
-)
-def test_small_numbers_never_show_as_zero(value, text):
-    """Six significant digits, scientific below 1e-4."""
-    assert words.number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("values", "log"),
-    [([0.1, 0.5], False), ([0.001, 0.5], True), ([0.0, 0.5], False), ([-1.0, 900.0], False), ([math.nan], False)],
-)
-def test_values_far_apart_get_a_logarithmic_axis(values, log):
-    """By itself only where all are positive; either way every finite value has a place on the axis."""
-    axis = Axis.around(values, best=0.0)
-    assert axis.log == log
-    assert all(axis.low < axis.place(value) < axis.high for value in values if math.isfinite(value))
-
-
-@pytest.mark.parametrize(
-    ("low", "high"), [(0.0, 1.0), (-3.0, 7.0), (0.97123401, 0.97123409), (1e-9, 1e9), (0.3, 0.8), (5.0, 40.0)]
-)
-@pytest.mark.parametrize("log", [True, False])
-def test_ticks_are_few_and_tell_apart(low, high, log):
-    """From two to ten round values inside the axis, no two with the same text."""
-    axis = Axis.around([low, high], best=high, log=log)
-    ticks, texts = axis.layout["tickvals"], axis.layout["ticktext"]
-    assert 2 <= len(ticks) <= 10
-    assert len(set(texts)) == len(ticks)
-    assert all(axis.low <= axis.place(tick) <= axis.high for tick in ticks)
+        assert hover.failing[k - 1] == words.failing(verdicts(candidate, receipt.config))
 
 
 @pytest.mark.parametrize("most_rows", [1, 2, 7, 72, 512, 100_000])
@@ -395,22 +355,35 @@ def test_ticks_are_few_and_tell_apart(low, high, log):
 def test_ticks_of_k_keep_their_distance(most_rows, log):
     """However many candidates there are, labels do not touch; the selected k always has one."""
     selected = min(5, most_rows)
-    axis = KAxis.over(most_rows, selected, range(1, min(most_rows, 200) + 1), log)
-    places = [axis.share(k) for k in axis.ticks]
-    assert selected in axis.ticks
+    axis = KAxis.over(most_rows, log)
+    ticks = plotly_axis.k_ticks(axis, selected, range(1, min(most_rows, 200) + 1))
+    places = [axis.share(float(k)) for k in ticks]
+    assert selected in ticks
     assert all(after - before >= 0.07 for before, after in pairwise(places))
-    assert all(1 <= k <= most_rows for k in axis.ticks)
+    assert all(1 <= k <= most_rows for k in ticks)
 
 
-def test_few_rows_get_a_linear_k_axis_and_many_a_logarithmic_one():
-    """Where nobody asks for either."""
-    assert not KAxis.over(8, 4, [4], None).log
-    assert KAxis.over(512, 4, [4], None).log
+@pytest.mark.parametrize("log", [True, False])
+def test_a_chart_of_candidates_only_claims_nothing_between_them(curve, log):
+    """A line joins what was measured; neither a smallest k nor a crossing is told."""
+    config = CapturedReplayConfig((64, 8, 200), **PASSING)
+    receipt = judge(curve, config)
+    sparse = CapturedMeasurement((64, 8, 200), curve.queries.take(np.array([63, 7, 71])), "made-up", fixture_facts())
+    chart = by_metric(receipt, sparse, log=log)["output_cosine_mean"]
+    assert list(trace(chart, "every k").x) == [8, 64, 72]
+    assert list(trace(chart, "every k").y) == [curve.metrics["output_cosine_mean"][k - 1] for k in (8, 64, 72)]
+    view = View(Sweep(receipt, sparse), words.METRIC_BY_NAME["output_cosine_mean"])
+    assert view.alt.startswith("Output cosine at the candidate ks; higher is better, gate: at least 0.73. It is 0.6713")
+    assert "every k" not in view.alt
+    assert "smallest" not in view.alt
 
 
-def test_every_metric_has_words_for_its_unit():
-    """Units stand behind numbers and in table headings."""
-    texts = {metric.name: words.with_unit(2.0, metric.name) for metric in METRICS}
-    assert texts["kl_divergence_mean"] == "2 nats"
-    assert texts["decode_reduction"] == "2\N{MULTIPLICATION SIGN}"
-    assert texts["output_cosine_mean"] == "2"
+@pytest.mark.parametrize(("value", "text"), [(12345.678, "12346"), (0.123456789, "0.123456789"), (1e9, "1e+09")])
+def test_a_threshold_is_told_as_it_was_typed(curve, receipt, value, text):
+    """In the chart's rule with every digit, at its line in a few, neither as a power of ten below a million."""
+    gate = GATES[1]
+    chart = by_metric(judge(curve, replace(receipt.config, max_output_mse=value)), curve)[gate.metric]
+    assert words.rule(gate, value) == f"at most {words.number(value, 12)}"
+    assert f"gate: at most {words.number(value, 12)}" in chart.figure.layout.title.subtitle.text
+    assert f"≤ {words.number(value, 4)}" in chart.figure.layout.annotations[0].text
+    assert words.number(value, 9 if value < 1.0 else 4) == text

@@ -72,7 +72,9 @@ def test_the_wheel_carries_the_whole_dashboard(wheel):
 
 def test_the_wheel_carries_the_engine_and_nothing_else(wheel):
     """No tests, no benchmarks, no bytecode; the checkout itself has no copy of the dashboard."""
-    engine = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("polykv_core/**/*.py")}
+    files = [path for path in ROOT.glob("polykv_core/**/*") if path.is_file() and path.suffix != ".pyc"]
+    engine = {path.relative_to(ROOT).as_posix() for path in files}
+    assert {".jinja", ".css"} <= {path.suffix for path in files}  # what the report is made of
     assert engine <= wheel
     assert {name.split("/")[0] for name in wheel if ".dist-info/" not in name} == {"polykv.py", "polykv_core"}
     assert not [name for name in wheel if "__pycache__" in name or "test" in name]

@@ -136,6 +136,6 @@ json_values = st.recursive(
 )
 def test_any_value_is_read_or_refused(name, value):
     """ConfigError, nothing else."""
-    data = encoded({"candidate_ks": [2], **{name: value}})
+    data = encoded({"candidate_ks": [2], name: value})
     refused = refused_with(ConfigError, lambda: load_settings(data))
     assert refused is None or refused.isprintable()

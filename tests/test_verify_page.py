@@ -4,10 +4,10 @@ import json
 import threading
 
 import pytest
-from dashboard import ROOT, SYNTHETIC, fixture_bytes, markdown, texts, upload, verdict
+from dashboard import ROOT, SYNTHETIC, fixture_bytes, markdown, new_session, texts, upload, verdict
 from support import GOLDEN, read_golden, stored
 
-from pages.ui import jobs, verifying
+from pages.ui import downloads, jobs, verifying
 from polykv_core import (
     CapturedReplayConfig,
     ReplayOptions,
@@ -27,6 +27,7 @@ from polykv_core.verify import verification_dict, verify
 PAGE, REPLAY, ABOUT = "pages/verify/page.py", "pages/replay/page.py", "pages/about/page.py"
 CASE = ROOT / "sample_fixtures" / "model_case_one_layer_two_heads.json"
 CONFIG = CapturedReplayConfig((8, 16), max_ppl_delta=10.0, min_output_cosine=0.7)
+FAILING = CapturedReplayConfig((8, 16), min_output_cosine=0.99)
 HOSTILE = "*bold* :tada: $x$ <b>b</b> `c` [l](http://x) :red[r]\nsecond line | cell"
 GIVE = "Give a receipt."
 
@@ -152,7 +153,7 @@ def test_a_receipt_of_another_fixture_is_told(page):
     """What tells the two apart is named."""
     give_receipt(page, receipt_bytes(fixture_bytes(seed=5)))
     assert verdict(page) == "NOT VERIFIED: another fixture"
-    assert any("seed is 42, in the receipt 5" in text for text in texts(page))
+    assert any("seed is 326108059189, in the receipt 5" in text for text in texts(page))
     assert differing(page) == []
 
 
@@ -174,10 +175,10 @@ def test_the_fixture_given_beside_it_comes_before_the_one_on_screen(page):
         (b"[]", "the receipt is a list of 0; expected a JSON object"),
         (b"{}", "the receipt has no field 'candidate_results'"),
         (b'{"candidate_results": [], "model_id": 3}', "the receipt has no field 'schema_version'"),
-        (b"\x00\xff\xfe", "the file is no UTF-8 text"),
+        (b"\x00\xff\xfe", "the file looks like UTF-16 or UTF-32; save it as UTF-8"),
         (b"<p>A page, and no report</p>", "the file holds no receipt; expected a report of polykv"),
         (SYNTHETIC.read_bytes(), "the receipt has no field 'candidate_results'"),
-        (b"[" * 100_000, "the file"),
+        (b"[" * 100_000, "the JSON is nested too deeply"),
     ],
     ids=["empty", "text", "list", "object", "cut", "bytes", "html", "fixture", "deep"],
 )
@@ -273,15 +274,10 @@ def test_clear_lets_a_file_go(page):
     page.button("verified_receipt_clear").click().run()
     assert "mine.json" not in texts(page)
     assert "verified_receipt_held" not in page.session_state
-    assert jobs_of(page) == []
+    assert "verify_job" not in page.session_state
     assert GIVE in markdown(page)
     give_receipt(page, receipt_bytes())
     assert verdict(page) == "VERIFIED"
-
-
-def jobs_of(app):
-    """The check that the session holds, if any."""
-    return [slot for slot in ("verify_job",) if slot in app.session_state]
 
 
 def test_the_files_stay_when_one_comes_back(page):
@@ -301,8 +297,6 @@ def test_the_files_stay_when_one_comes_back(page):
 
 def test_what_was_found_is_taken_away(page, monkeypatch):
     """As the JSON that the core makes of it."""
-    from pages.ui import downloads
-
     offered = {}
     monkeypatch.setattr(downloads, "draw", lambda label, content, *_: offered.update({label: content}))
     content = edited(receipt_bytes(), "passed", to=False)
@@ -358,8 +352,6 @@ def test_a_cancelled_check_can_be_started_again(page, monkeypatch):
 
 def test_a_receipt_without_any_fixture_asks_for_one(app):  # noqa: ARG001 - clears the caches
     """Somebody who came by a link to a file has none on screen; given beside the receipt it is enough."""
-    from dashboard import new_session
-
     page = new_session(fixture="0" * 16).switch_page(PAGE).run()
     give_receipt(page, receipt_bytes())
     assert not page.exception
@@ -410,13 +402,10 @@ def test_texts_and_field_names_of_an_edited_receipt_are_data(page, path, seal):
 
 @pytest.mark.parametrize("value", ['":tada:"', "[]", "{}", "null", "true", "1e400", "-1", "9" * 400])
 def test_a_field_of_another_kind_is_no_exception(page, value):
-    """It is refused, or found to differ."""
+    """It is refused, or checked like any other."""
     for name in json.loads(receipt_bytes()):
         fields = json.loads(receipt_bytes())
         fields[name] = "@here@"
         give_receipt(page, json.dumps(fields).replace('"@here@"', value).encode())
         assert not page.exception, name
-        assert page.error or page.title[0].value.split("] ")[1].startswith("NOT VERIFIED") or page.info, name
-
-
-FAILING = CapturedReplayConfig((8, 16), min_output_cosine=0.99)
+        assert page.error or page.title or page.info, name

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from pages.ui import style, words
+from pages.ui import style
 from pages.ui.definitions import DEFINITIONS
-from polykv_core import DEFAULT_CANDIDATE_KS, GATES, METRICS, CapturedReplayConfig, Gate, Metric
+from polykv_core import DEFAULT_CANDIDATE_KS, GATES, METRICS, CapturedReplayConfig, Gate, Metric, words
 from polykv_core.receipt import CAPTURED_CLAIM_BOUNDARY, MODEL_CLAIM_BOUNDARY
 
 _CARDS_A_ROW = 2

@@ -1,12 +1,16 @@
 """The history page: the runs that were kept; one of them judged anew, or several held against each other."""
 
+import shlex
+from dataclasses import replace
+
 import streamlit as st
 
-from pages.ui import comparison, controls, downloads, kept_runs, notices, settings, style, verdict, words
+from pages.ui import comparison, controls, downloads, kept_runs, notices, settings, style, verdict
 from pages.ui.kept_runs import Opened
 from polykv_core import (
     GATES,
     CapturedReplayConfig,
+    CapturedReplayReceipt,
     PolyKvError,
     command_line,
     gates_off,
@@ -14,10 +18,12 @@ from polykv_core import (
     parse_ks,
     receipt_stem,
     relative_config,
+    words,
 )
 from polykv_core.history import RunQuery, RunSummary
 
 _LABELS = {gate.threshold: gate.label for gate in GATES}
+_PERCENT, _RELATIVE = "relative_percent", "relative_gates"
 
 
 def draw_filters(every: tuple[RunSummary, ...]) -> RunQuery:
@@ -52,7 +58,8 @@ def draw_list(runs: tuple[RunSummary, ...]) -> None:
         }
         for run in runs
     ]
-    st.dataframe(rows, hide_index=True, height=min(38 + 35 * len(rows), 420), key="history_list")
+    height = min(38 + 35 * len(rows), 420)
+    st.dataframe(rows, hide_index=True, height=height, key="history_list", alt="The runs that were kept")
 
 
 def in_brief(run: RunSummary) -> str:
@@ -110,23 +117,39 @@ def draw_judged_anew(run: Opened) -> None:
 def draw_relative(run: Opened) -> None:
     """Set the gates on the left to so many per cent worse than this run was."""
     st.caption("Each gate is set so that nothing may be more than this much worse than at the selected k of this run.")
-    percent = st.number_input("At most worse by (%)", 0.0, 1000.0, 10.0, 1.0, key="relative_percent", width=200)
-    names = st.multiselect(
-        "Gates", _LABELS, default=list(_LABELS), format_func=_LABELS.__getitem__, key="relative_gates"
-    )
-    moved = relative_config(settings.DEFAULTS, run.receipt, dict.fromkeys(names, percent))
+    st.number_input("At most worse by (%)", 0.0, 1000.0, 10.0, 1.0, key=_PERCENT, width=200)
+    names = st.multiselect("Gates", _LABELS, default=list(_LABELS), format_func=_LABELS.__getitem__, key=_RELATIVE)
     st.button(
         "Set these gates",
         key="relative_set",
         icon=":material/tune:",
         disabled=not names,
-        on_click=settings.apply_thresholds,
-        args=({name: getattr(moved, name) for name in names},),
+        on_click=set_relative,
+        args=(run.receipt,),
     )
-    gates = " ".join(f"--worse-by={name.replace('_', '-')}={percent:g}" for name in names)
-    st.markdown("**The same from the command line**")
-    command = command_line("FIXTURE", run.receipt.config, "receipt.json").split(" --min")[0]
-    st.code(f"{command} --baseline={run.summary.id} {gates}", language=None, wrap_lines=True)
+    if names:
+        st.markdown("**The same from the command line**")
+        st.code(relative_command(run), language=None, wrap_lines=True)
+
+
+def set_relative(baseline: CapturedReplayReceipt) -> None:
+    """Put the relative gates into the sidebar, with the statistic that they are of."""
+    names = st.session_state[_RELATIVE]
+    moved = relative_config(settings.DEFAULTS, baseline, dict.fromkeys(names, st.session_state[_PERCENT]))
+    settings.apply({settings.STATISTIC: baseline.config.statistic})
+    settings.apply_thresholds({name: getattr(moved, name) for name in names})
+
+
+def relative_command(run: Opened) -> str:
+    """The command that replays a fixture as the run was, with the relative gates; the others as on the left."""
+    percent, names = st.session_state[_PERCENT], st.session_state[_RELATIVE]
+    others = {name: st.session_state[name] for name in _LABELS if name not in names}
+    config = replace(run.receipt.config, **others)
+    flags = {name: f"--{name.replace('_', '-')}=" for name in names}
+    parts = shlex.split(command_line("FIXTURE", config, "receipt.json", run.receipt.options))
+    kept = [part for part in parts if not part.startswith(tuple(flags.values()))]
+    gates = [f"--worse-by={flag[2:]}{percent!r}" for flag in flags.values()]
+    return shlex.join([*kept, f"--baseline={run.summary.id}", *gates])
 
 
 def draw_chosen(numbers: list[int]) -> None:

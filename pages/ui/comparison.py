@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.ui import overlay, style, words
+from pages.ui import overlay, style
 from pages.ui.kept_runs import Opened
 from pages.ui.notices import draw_fault
 from pages.ui.overlay import Line
-from polykv_core import ACROSS, Comparison, Moved, PolyKvError, compare
+from polykv_core import ACROSS, Comparison, Moved, PolyKvError, compare, words
 
 _ONLY = {"All rows": "all", "Only differences": "differs", "Regressed": "regressed", "Fixed": "fixed", "Same": "same"}
 _CHANGES = {
@@ -81,16 +81,13 @@ def _draw_one(first: Opened, other: Opened, comparison: Comparison, only: str) -
 def _row(one: Moved, first: Opened, other: Opened) -> dict[str, str]:
     metric = one.after.gate.metric
     side = {None: "stays", True: "better", False: "worse"}[one.better]
-    interval = (
-        "" if one.interval is None else f"{words.number(one.interval.low, 3)} to {words.number(one.interval.high, 3)}"
-    )
     return {
         "k": str(one.k_after) if one.k_before == one.k_after else f"{one.k_before} → {one.k_after}",
         "Metric": words.named(metric, one.after.gate.label),
         f"Run {first.summary.id}": words.number(one.before.value),
         f"Run {other.summary.id}": words.number(one.after.value),
         "Difference": words.number(one.difference, 3),
-        "95 % interval": interval,
+        "95 % interval": words.span(one.interval),
         "Moved": f"{side}, clearly" if one.clear else side,
         "Gate": _MARKS[one.change],
     }

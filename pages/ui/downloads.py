@@ -6,8 +6,8 @@ from functools import partial
 import streamlit as st
 
 from pages.ui.notices import draw_fault
-from pages.ui.sweep import Receipt
 from polykv_core import Measurement, ReceiptError, candidates_csv, curve_csv
+from polykv_core.judged import Receipt
 
 
 def draw(

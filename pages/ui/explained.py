@@ -6,12 +6,12 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui import downloads, exports, verdict, words
+from pages.ui import downloads, exports, verdict
 from pages.ui.explain_state import Part, try_again
 from pages.ui.notices import draw_fault
 from pages.ui.state import Shown
-from pages.ui.sweep import Receipt
-from polykv_core import Change, Explanation, explain_command_line, explanation_json, head_statistics, reasons
+from polykv_core import Change, Explanation, explain_command_line, explanation_json, head_statistics, reasons, words
+from polykv_core.judged import Receipt
 
 
 def draw_heading(shown: Shown) -> int:

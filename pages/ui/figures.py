@@ -12,33 +12,22 @@ from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-from pages.ui import gate_line, words
-from pages.ui.axis import Axis, KAxis, stretches
-from pages.ui.sweep import Receipt, Sweep
-from pages.ui.view import Point, View
-from polykv_core import Measurement
-
-CHARTED = (
-    "output_cosine_mean",
-    "output_mse_mean",
-    "kl_divergence_mean",
-    "decode_reduction",
-    "top1_agreement",
-    "ppl_proxy_delta",
-)
-LEGEND = (
-    "The line is every k. On it: ● candidate that passes all gates, ✕ candidate that fails at least one, ◯ selected, "
-    "◇ smallest k of all that passes. Shaded: the failing side of the gate."
-)
+from pages.ui import gate_line, plotly_axis
+from pages.ui.hover import Hover
+from polykv_core import Measurement, words
+from polykv_core.axis import Axis, KAxis
+from polykv_core.judged import Receipt
+from polykv_core.sweep import Sweep
+from polykv_core.view import Point, View, views
 
 Export = Literal["svg", "png"]
 Trace = dict[str, Any]
 
 _PASS, _FAIL, _SELECTED, _CURVE = "#009E73", "#D55E00", "#0072B2", "#888888"
 _TEXT = "#757575"  # in saved pictures, legible on white and on black; on the page texts have the theme's colour
-_NUMBER_ROOM = 0.25  # of the k axis, from one written number to the next
+_NUMBER_ROOM = 0.235  # of the k axis, from one written number to the next
 _NUMBER_HEIGHT = 0.16  # of the value axis, from a point to the far side of its number
-_NEAR_END = 0.8  # of the k axis
+_NEAR_END = 0.78  # of the k axis
 _FLAT = 0.03  # of the value axis: how little a curve moves before a point to count as flat there
 _PNG_SCALE = 3  # sharp on paper too
 
@@ -72,19 +61,13 @@ def charts(
     leaves them to what reads best. A saved picture is named `stem` and the metric; `stem` must be a safe file name.
     """
     sweep = Sweep(receipt, curve)
-    k_axis = KAxis.over(sweep.most_rows, sweep.selected, map(sweep.row, receipt.config.candidate_ks), log_k)
-    return [
-        _chart(View(sweep, words.METRIC_BY_NAME[name]), k_axis, log, _config(f"{stem}_{name}", export))
-        for name in CHARTED
-    ]
-
-
-def _chart(view: View, k_axis: KAxis, log: bool | None, config: dict[str, Any]) -> Chart:
-    values = [*view.values.tolist(), *(point.value for point in view.points)]
-    marks = [view.threshold] if view.gate and not stretches(view.threshold, values) else []
-    axis = Axis.around([*values, *marks], view.metric.best, log)
-    figure = go.Figure(data=_traces(view, axis, k_axis), layout=_layout(view, axis, k_axis))
-    return Chart(view.metric.name, figure, view.alt, view.note, config)
+    k_axis, hover = KAxis.over(sweep.most_rows, log_k), Hover(sweep)
+    shown = []
+    for view in views(sweep):
+        axis, name = view.axis(log), view.metric.name
+        figure = go.Figure(data=_traces(view, axis, k_axis, hover), layout=_layout(view, axis, k_axis))
+        shown.append(Chart(name, figure, view.alt, view.note, _config(f"{stem}_{name}", export)))
+    return shown
 
 
 def _config(name: str, export: Export) -> dict[str, Any]:
@@ -97,9 +80,9 @@ def _config(name: str, export: Export) -> dict[str, Any]:
     }
 
 
-def _traces(view: View, axis: Axis, k_axis: KAxis) -> list[Trace]:
-    traces = [_curve(view, axis), *_floor(view, axis), *_smallest(view, axis)]
-    points = [point for point in view.points if math.isfinite(point.value)]
+def _traces(view: View, axis: Axis, k_axis: KAxis, hover: Hover) -> list[Trace]:
+    traces = [*_curve(view, axis, hover), *_smallest(view, axis)]
+    points = view.placed
     for passes, symbol, colour in ((True, "circle", _PASS), (False, "x", _FAIL)):
         some = [point for point in points if point.candidate.passed == passes]
         marker = {"symbol": symbol, "color": colour, "size": 10}
@@ -110,7 +93,7 @@ def _traces(view: View, axis: Axis, k_axis: KAxis) -> list[Trace]:
                 name="passes" if passes else "fails",
                 mode="markers",
                 marker=marker,
-                customdata=[view.point_sentence(point) for point in some],
+                customdata=[hover.on_point(view, point) for point in some],
             )
         )
     ring = {"symbol": "circle-open", "color": _SELECTED, "size": 20, "line": {"width": 2.5}}
@@ -130,22 +113,22 @@ def _traces(view: View, axis: Axis, k_axis: KAxis) -> list[Trace]:
 
 def _numbers(view: View, axis: Axis, k_axis: KAxis) -> Trace:
     """The values of the candidates, as many as there is room for, where neither the curve nor the gate runs."""
-    points = [point for point in view.points if math.isfinite(point.value)]
-    rows = k_axis.spaced([view.sweep.selected, *(point.row for point in points)], _NUMBER_ROOM)
-    named = [point for point in points if point.row in rows]
+    rows = plotly_axis.spaced(k_axis, [view.sweep.selected, *(point.row for point in view.placed)], _NUMBER_ROOM)
+    named = [point for point in view.placed if point.row in rows]
     rising = bool(view.values[-1] > view.values[0])
 
     def position(point: Point) -> str:
         # What rises leaves room below on the right and above on the left; what falls, the other way round.
         above = not rising
         if view.gate:
-            gate_above = (axis.place(view.threshold) - axis.place(point.value)) / (axis.high - axis.low)
+            gate_above = axis.share(view.threshold) - axis.share(point.value)
             in_the_way = 0.0 < (gate_above if above else -gate_above) < _NUMBER_HEIGHT
             above = above != in_the_way
         side = "right" if above != rising else "left"
-        before = float(view.values[point.row * 2 // 3]) if point.row > 1 else math.nan
-        flat = abs(axis.place(before) - axis.place(point.value)) < _FLAT * (axis.high - axis.low)
-        if flat or (side == "right" and k_axis.share(point.row) > _NEAR_END):
+        at = view.sweep.ks.index(point.row)
+        before = float(view.values[(at + 1) * 2 // 3]) if at else math.nan
+        flat = abs(axis.share(before) - axis.share(point.value)) < _FLAT
+        if flat or (side == "right" and k_axis.share(float(point.row)) > _NEAR_END):
             side = "center"  # a flat curve is not in the way; at the right end stands the gate's label
         return f"{'top' if above else 'bottom'} {side}"
 
@@ -160,31 +143,30 @@ def _numbers(view: View, axis: Axis, k_axis: KAxis) -> Trace:
     )
 
 
-def _curve(view: View, axis: Axis) -> Trace:
-    """The line over the ks; a gap where a value has no place."""
-    values = view.values[view.drawn - 1]
-    placed = [math.nan if axis.on_floor(value) else value for value in values.tolist()]
-    sentences = [view.sentence(k) for k in view.drawn.tolist()]
-    line = {"color": _CURVE, "width": 2}
-    return _trace(view.drawn.tolist(), placed, name="every k", mode="lines", line=line, customdata=sentences)
+def _curve(view: View, axis: Axis, hover: Hover) -> list[Trace]:
+    """The line over the ks, with a gap where a value has no place; those below a logarithmic axis at its floor."""
+    drawn = view.drawn.tolist()
+    values = [float(view.values[index]) for index in drawn]
+    floored = [index for index, value in zip(drawn, values, strict=True) if axis.on_floor(value)]
+    line = [math.nan if axis.on_floor(value) else value for value in values]
 
+    def trace(indices: list[int], values: Sequence[float | None], **looks: Any) -> Trace:
+        sentences = [hover.on_curve(view, index) for index in indices]
+        return _trace([view.sweep.ks[index] for index in indices], values, customdata=sentences, **looks)
 
-def _floor(view: View, axis: Axis) -> list[Trace]:
-    """On a logarithmic axis, the ks whose value is zero or below: at the floor, where a tick says so."""
-    ks = [k for k in view.drawn.tolist() if axis.on_floor(float(view.values[k - 1]))]
     marker = {"symbol": "triangle-down", "color": _CURVE, "size": 7}
-    sentences = [view.sentence(k) for k in ks]
-    places = [axis.floor] * len(ks)
-    return [_trace(ks, places, name="zero", mode="markers", marker=marker, customdata=sentences)]
+    return [
+        trace(drawn, line, name="every k", mode="lines", line={"color": _CURVE, "width": 2}),
+        trace(floored, [axis.floor] * len(floored), name="zero", mode="markers", marker=marker),
+    ]
 
 
 def _smallest(view: View, axis: Axis) -> list[Trace]:
-    k = view.sweep.smallest
-    if k is None or not math.isfinite(view.values[k - 1]):
+    sweep = view.sweep
+    if sweep.smallest is None or not math.isfinite(value := float(view.values[sweep.ks.index(sweep.smallest)])):
         return []
     marker = {"symbol": "diamond-open", "color": _PASS, "size": 13, "line": {"width": 1.5}}
-    place = [axis.drawn(float(view.values[k - 1]))]
-    return [_trace([k], place, name="smallest", mode="markers", marker=marker)]
+    return [_trace([sweep.smallest], [axis.drawn(value)], name="smallest", mode="markers", marker=marker)]
 
 
 def _trace(ks: Sequence[int], values: Sequence[float | None], **looks: Any) -> Trace:
@@ -194,12 +176,8 @@ def _trace(ks: Sequence[int], values: Sequence[float | None], **looks: Any) -> T
 
 
 def _layout(view: View, axis: Axis, k_axis: KAxis) -> dict[str, Any]:
-    lost = [str(point.candidate.candidate_k) for point in view.points if not math.isfinite(point.value)]
-    statistic = view.sweep.receipt.config.statistic
-    facts = [words.STATISTICS[statistic]] if statistic != "mean" and view.metric.per_query else []
-    facts += [view.direction, view.rule]
-    facts += ["log scale"] if axis.log else []
-    facts += [f"not finite at k = {words.listed(lost)}"] if lost else []
+    sweep = view.sweep
+    facts = filter(None, [view.statistic, view.direction, view.rule, "log scale" * axis.log, view.lost])
     shapes, annotations = gate_line.drawn(view.gate, view.threshold, axis) if view.gate else ([], [])
     return {
         "title": {"text": words.named(view.metric.name, view.label), "subtitle": {"text": ", ".join(facts)}},
@@ -210,8 +188,8 @@ def _layout(view: View, axis: Axis, k_axis: KAxis) -> dict[str, Any]:
         "height": 330,
         # Fixed, so that the k axes of charts below each other stand below each other.
         "margin": {"l": 64, "r": 96, "t": 70, "b": 50, "autoexpand": False},
-        "xaxis": k_axis.layout,
-        "yaxis": axis.layout | {"automargin": False},
+        "xaxis": plotly_axis.ks(k_axis, sweep.selected, map(sweep.row, sweep.receipt.config.candidate_ks)),
+        "yaxis": plotly_axis.values(axis) | {"automargin": False},
         "shapes": shapes,
         "annotations": annotations,
     }

@@ -2,17 +2,18 @@
 
 import streamlit as st
 
-from pages.ui import figures, style, words
+from pages.ui import style
 from pages.ui.figures import Chart
-from pages.ui.sweep import Receipt
-from polykv_core import METRICS, Measurement, passing
+from polykv_core import METRICS, Measurement, passing, words
+from polykv_core.judged import Receipt
+from polykv_core.view import legend
 
 _CHARTS_A_ROW = 2
 
 
 def draw(charts: list[Chart]) -> None:
     """The charts, two a row where there is room, and under each of them its warning if it has one."""
-    st.caption(figures.LEGEND)
+    st.caption(legend(every_k=True))
     with st.container(key=f"{style.SIDE_BY_SIDE}_charts"):
         # A row of columns for each row of charts, so that stacked charts keep their order.
         for start in range(0, len(charts), _CHARTS_A_ROW):

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from pages.ui import words
-from pages.ui.axis import Axis
-from polykv_core import Gate
+from polykv_core import Gate, words
+from polykv_core.axis import Axis
 
 Mark = dict[str, Any]
 
@@ -24,7 +23,8 @@ def drawn(gate: Gate, threshold: float, axis: Axis) -> tuple[list[Mark], list[Ma
     if not side:
         y = axis.drawn(threshold)
         line = across | {"type": "line", "y0": y, "y1": y, "line": {"color": _COLOUR, "width": 1.5, "dash": "dash"}}
-        shade |= {"y0": y, "y1": axis.failing_end(gate.side)}
+        end = axis.low if gate.side == "min" else axis.high
+        shade |= {"y0": y, "y1": 10.0**end if axis.log else end}
         return [shade, line], [label | {"text": f"{text}<br>fails {failing}", "y": axis.place(threshold)}]
 
     # Too far off to be drawn: then every value is on the same side of it.

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from pages.ui import settings, style, words
-from pages.ui.sweep import Receipt
+from pages.ui import settings, style
 from polykv_core import (
-    GATES,
     RESAMPLES,
     Flip,
     Gate,
@@ -17,8 +15,9 @@ from polykv_core import (
     intervals,
     just_passing,
     nearest_flip,
-    verdicts,
+    words,
 )
+from polykv_core.judged import Receipt, gates_at_selected
 
 
 def draw(receipt: Receipt, curve: Measurement) -> None:
@@ -30,7 +29,7 @@ def draw(receipt: Receipt, curve: Measurement) -> None:
         _draw_from_result(receipt)
     with st.container(key=style.LAST_CELL_BELOW):
         st.table(
-            [_row(verdict, receipt, found.get(verdict.gate.metric)) for verdict in at_selected(receipt)],
+            [_row(verdict, receipt, found.get(verdict.gate.metric)) for verdict in gates_at_selected(receipt)],
             border="horizontal",
             hide_index=True,
             alt=f"The gates at k = {receipt.selected_candidate_k}",
@@ -42,29 +41,9 @@ def draw(receipt: Receipt, curve: Measurement) -> None:
         )
 
 
-def at_selected(receipt: Receipt) -> tuple[GateVerdict, ...]:
-    """Each gate's verdict on the selected candidate."""
-    k = receipt.selected_candidate_k
-    return verdicts(next(c for c in receipt.candidate_results if c.candidate_k == k), receipt.config)
-
-
-def off(receipt: Receipt) -> list[str]:
-    """The labels of the gates that are switched off."""
-    return [gate.label for gate in GATES if getattr(receipt.config, gate.threshold) == gate.off]
-
-
-def tightest(receipt: Receipt) -> str:
-    """The gate with the least to spare at the selected k, measured by what it asks for; empty if all are off."""
-    judged = [verdict for verdict in at_selected(receipt) if not verdict.off]
-    if not judged:
-        return ""
-    verdict = min(judged, key=lambda verdict: verdict.margin / (abs(verdict.threshold) or 1.0))
-    return f"The tightest gate is {verdict.gate.label}, with {words.margin(verdict)}{words.share(verdict)}."
-
-
 def way_out(receipt: Receipt) -> str:
     """What would make a failed replay pass, as a sentence."""
-    for verdict in at_selected(receipt):
+    for verdict in gates_at_selected(receipt):
         flip = nearest_flip(receipt.candidate_results, receipt.config, verdict.gate)
         if flip is not None:
             return f"One move would do: with {verdict.gate.label}, {flip_in_words(verdict, receipt)}."
@@ -83,23 +62,15 @@ def _draw_from_result(receipt: Receipt) -> None:
 
 
 def _row(verdict: GateVerdict, receipt: Receipt, interval: Interval | None) -> dict[str, str]:
-    asked_for = f"{words.at_bound(verdict.gate)} {words.number(verdict.threshold)}"
     return {
         "Gate": words.named(verdict.gate.metric, verdict.gate.label),
-        "Value": words.number(verdict.value),
-        "Asked for": "off" if verdict.off else asked_for,
+        "Value": words.told_apart(verdict.value, verdict.threshold, digits=6),
+        "Asked for": words.asked_for(verdict),
         "Margin": "" if verdict.off else words.margin(verdict),
-        "95 % interval": f"{words.number(interval.low, 3)} to {words.number(interval.high, 3)}" if interval else "",
-        "Verdict": _verdict(verdict, interval),
+        "95 % interval": words.span(interval),
+        "Verdict": words.judged(verdict, interval),
         "Nearest flip": flip_in_words(verdict, receipt),
     }
-
-
-def _verdict(verdict: GateVerdict, interval: Interval | None) -> str:
-    if verdict.off and verdict.passed:
-        return "off"
-    doubt = ", but uncertain" if interval and not verdict.off and interval.straddles(verdict) else ""
-    return words.unbroken(words.marked(verdict.passed)) + doubt
 
 
 def flip_in_words(verdict: GateVerdict, receipt: Receipt) -> str:

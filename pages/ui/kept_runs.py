@@ -14,6 +14,7 @@ from polykv_core.history import Run, RunQuery, RunSummary, Store, default_path, 
 from polykv_core.kept import packed, unpacked
 
 _SELECTED = "history_runs"
+_TAGS, _NOTE = "keep_tags", "keep_note"
 _FAULT = "history_fault"
 _DONE = "history_done"
 _MOST_LISTED = 200
@@ -61,9 +62,9 @@ def draw_keep(shown: Shown) -> None:
     """The button that keeps the verdict on screen, with tags and a note."""
     with st.popover("Keep in history", icon=":material/inventory_2:"):
         st.caption("On the machine that serves this page: whoever opens it there sees it.")
-        tags = st.text_input("Tags", key="keep_tags", placeholder="nightly, head 7")
-        note = st.text_area("Note", key="keep_note", height=80)
-        st.button("Keep", key="keep", type="primary", on_click=_keep, args=(shown, tags, note))
+        st.text_input("Tags", key=_TAGS, placeholder="nightly, head 7")
+        st.text_area("Note", key=_NOTE, height=80)
+        st.button("Keep", key="keep", type="primary", on_click=_keep, args=(shown,))
         draw_outcome("keep")
 
 
@@ -123,12 +124,13 @@ def where() -> str:
     return str(default_path())
 
 
-def _keep(shown: Shown, tags: str, note: str) -> None:
-    receipt = shown.receipt
+def _keep(shown: Shown) -> None:
+    # From the fields, not from when the button was drawn: a press may come together with what was typed last.
+    receipt, tags, note = shown.receipt, split(st.session_state[_TAGS]), st.session_state[_NOTE]
 
     def save(store: Store) -> int:
         data = packed(shown.replayed.curve, receipt.config.candidate_ks)
-        return store.save(receipt.to_json(), data, file_name=shown.source.file_name, tags=split(tags), note=note)
+        return store.save(receipt.to_json(), data, file_name=shown.source.file_name, tags=tags, note=note)
 
     change("keep", save, "Kept as run {}")
 

@@ -5,25 +5,11 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.ui import style, words
-from polykv_core import GATES, CandidateReplayMetrics, Change, Explanation, Stage
+from pages.ui import style
+from polykv_core import GATES, CandidateReplayMetrics, Change, Explanation, Stage, words
+from polykv_core.ladder import STAGE_WORDS, in_words, loss
 
-_WORDS = {
-    "projection": ("Captured output", "the captured output through the projection: the floor of any cache"),
-    "recomputed": ("Exact attention", "exact keys and values, every row, the replay's scale"),
-    "coded_keys": ("Coded keys", "compressed scores, exact values, every row"),
-    "coded_values": ("Coded values", "compressed scores and values, every row"),
-    "selected": ("Top k", "only the k best rows are read: this is the replay"),
-    "keys": ("Coded keys only", "compressed scores, all else exact"),
-    "values": ("Coded values only", "compressed values, all else exact"),
-    "selection": ("Top k only", "the same k rows, all else exact"),
-    "joint": ("All three", "this is the replay"),
-    "fitted": ("Fitted scale", "exact attention over every row, at the scale that fits the capture"),
-    "random": ("Random rows", "exact attention over k rows drawn at random, mean of 8 draws"),
-    "recency": ("Last rows", "exact attention over the last k rows"),
-}
 _METRICS = tuple(gate.metric for gate in GATES)
-_ROUNDING = 1e-7  # logits are float32
 _LOST, _GIVEN_BACK, _TOTAL = "#D55E00", "#009E73", "#0072B2"
 
 
@@ -82,21 +68,24 @@ def draw_changes(changes: Sequence[Change]) -> None:
 
 def waterfall(stages: Sequence[Stage], metric: str) -> go.Figure:
     """The loss in one metric, built up stage by stage, with the whole of it last."""
-    names = [_WORDS[stage.name][0] for stage in stages]
+    names = [STAGE_WORDS[stage.name][0] for stage in stages]
     added = [stage.added[metric] for stage in stages]
     bars = {
         "type": "waterfall",
         "x": [name.replace(" ", "<br>", 1) for name in (*names, "Whole loss")],
         "y": [*added, stages[-1].loss[metric]],
         "measure": ["relative"] * len(stages) + ["total"],
-        "text": [_brief(value) for value in (*added, stages[-1].loss[metric])],
+        "text": [loss(value) for value in (*added, stages[-1].loss[metric])],
         "textposition": "outside",
         "cliponaxis": False,
         "increasing": {"marker": {"color": _LOST}},
         "decreasing": {"marker": {"color": _GIVEN_BACK}},
         "totals": {"marker": {"color": _TOTAL}},
         "connector": {"line": {"color": "#888888", "width": 1}},
-        "customdata": [*(_WORDS[stage.name][1] for stage in stages), "how far the replay is from the metric's best"],
+        "customdata": [
+            *(STAGE_WORDS[stage.name][1] for stage in stages),
+            "how far the replay is from the metric's best",
+        ],
         "hovertemplate": "%{x}: %{customdata}.<br>Adds %{text} to the loss.<extra></extra>",
     }
     label = words.named(metric, words.METRIC_BY_NAME[metric].label)
@@ -112,13 +101,6 @@ def waterfall(stages: Sequence[Stage], metric: str) -> go.Figure:
     return go.Figure(data=[bars], layout=layout)
 
 
-def in_words(stages: Sequence[Stage], metric: str) -> str:
-    """The chart for those who do not see it."""
-    steps = "; ".join(f"{_WORDS[stage.name][0]} adds {_brief(stage.added[metric])}" for stage in stages)
-    label = words.METRIC_BY_NAME[metric].label
-    return f"Loss in {label}, lower is better: {steps}. In all {_brief(stages[-1].loss[metric])}."
-
-
 def _draw_table(stages: Sequence[Stage], added: str, alt: str) -> None:
     with st.container(key=f"{style.FIRST_CELL_ABOVE}_4_{stages[-1].name}"):
         st.table([_row(stage) for stage in stages], border="horizontal", hide_index=True, alt=alt)
@@ -126,13 +108,13 @@ def _draw_table(stages: Sequence[Stage], added: str, alt: str) -> None:
 
 
 def _row(stage: Stage) -> dict[str, str]:
-    name, meaning = _WORDS[stage.name]
+    name, meaning = STAGE_WORDS[stage.name]
     values = {
         words.named(metric, words.METRIC_BY_NAME[metric].label): words.number(getattr(stage.metrics, metric), 5)
         for metric in _METRICS
     }
     cosine, kl = (stage.added[metric] for metric in ("output_cosine_mean", "kl_divergence_mean"))
-    added = {"Cosine lost": _brief(cosine), "KL added": _brief(kl)}
+    added = {"Cosine lost": loss(cosine), "KL added": loss(kl)}
     return {"Stage": f"**{name}**: {meaning}"} | {head: words.unbroken(text) for head, text in (values | added).items()}
 
 
@@ -145,8 +127,3 @@ def _cells(candidate: CandidateReplayMetrics, base: CandidateReplayMetrics) -> d
         mark = "" if said == said_before else "▲ " if better else "▼ "
         cells[words.named(gate.metric, gate.label)] = words.unbroken(f"{mark}{said}")
     return cells
-
-
-def _brief(value: float) -> str:
-    """A loss in few digits; what only rounding leaves is none."""
-    return "0" if abs(value) < _ROUNDING else words.number(value, 3)

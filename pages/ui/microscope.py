@@ -6,8 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.ui import style, words
-from polykv_core import Explanation, QueryRows, ScoreReport, TierScores
+from pages.ui import style
+from polykv_core import Explanation, QueryRows, ScoreReport, TierScores, words
 
 _MOST_POINTS = 1500
 _COLOURS = {"pool": "#0072B2", "shell": "#E69F00"}

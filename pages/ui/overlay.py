@@ -7,9 +7,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from pages.ui import words
-from pages.ui.axis import KAxis
-from polykv_core import GATES, CapturedMeasurement, CapturedReplayReceipt, Gate
+from pages.ui import plotly_axis
+from polykv_core import GATES, CapturedMeasurement, CapturedReplayReceipt, Gate, judged, words
+from polykv_core.axis import KAxis
 
 # Okabe and Ito's, legible on light and on dark.
 _LOOKS = (
@@ -50,7 +50,7 @@ def _overlay(gate: Gate, lines: Sequence[Line]) -> Overlay:
     traces, told = [], []
     for line, (colour, dash, symbol) in zip(lines, _LOOKS, strict=False):
         ks, values = _curve(gate, line)
-        selected = next(c for c in line.receipt.candidate_results if c.candidate_k == line.receipt.selected_candidate_k)
+        selected = judged.selected(line.receipt)
         at = min(selected.candidate_k, int(line.measurement.queries.rows.max()))
         value = gate.gated(getattr(selected, gate.metric))
         traces.append(_trace(line.name, ks, values, mode="lines", line={"color": colour, "dash": dash, "width": 2}))
@@ -75,7 +75,7 @@ def _overlay(gate: Gate, lines: Sequence[Line]) -> Overlay:
 def _k_axis(lines: Sequence[Line]) -> dict[str, Any]:
     most = max(int(line.measurement.queries.rows.max()) for line in lines)
     selected = min(lines[0].receipt.selected_candidate_k, most)
-    return KAxis.over(most, selected, (), log=None).layout
+    return plotly_axis.ks(KAxis.over(most), selected)
 
 
 def _curve(gate: Gate, line: Line) -> tuple[list[int], list[float | None]]:

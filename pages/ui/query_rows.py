@@ -4,8 +4,8 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.ui import style, words
-from polykv_core import METRICS, Explanation, QueryRows
+from pages.ui import style
+from polykv_core import METRICS, Explanation, QueryRows, words
 
 _MOST_LISTED, _LEAST = 8, 1e-6
 _EXACT, _CODED, _DROPPED = "#0072B2", "#E69F00", "#CC79A7"

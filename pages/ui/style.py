@@ -12,6 +12,7 @@ TURNED = "turned"
 # take the theme's text colour instead of a grey with too little contrast; hover labels have colours of their own.
 # Buttons that show only their icon keep their name for those who do not see it. On a narrow screen the last cell of a
 # table, a sentence, stands below its row, or the first one above it; a table of many columns turns them into rows.
+# What is chosen in a list stands on the primary colour, which is light in the dark theme and needs dark text there.
 _RULES = f"""<style>
 [class*="st-key-{SIDE_BY_SIDE}"] [data-testid="stColumn"] {{min-width: min(100%, 24rem)}}
 .st-key-{ICONS_ONLY} button [data-testid="stMarkdownContainer"] {{position: absolute; clip-path: inset(50%)}}
@@ -36,6 +37,7 @@ _RULES = f"""<style>
     .st-key-{TURNED} :is(td, th) {{padding: 0 0.2rem !important; border-bottom: 1px solid #8884 !important}}
 }}
 [data-testid="stMainBlockContainer"] {{padding-top: 4.5rem}}
+[data-testid="stMultiSelect"] :has(> span[title]) * {{color: light-dark(#ffffff, #000000)}}
 .js-plotly-plot :is(.infolayer, .xtick, .ytick, .textpoint, .bars) text {{fill: currentColor !important}}
 </style>"""
 

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from pages.ui import settings, style, words
+from pages.ui import settings, style
 from pages.ui.history import History
-from polykv_core import GATES, PRESETS, STATISTICS, THRESHOLDS, Gate
+from polykv_core import GATES, PRESETS, STATISTICS, THRESHOLDS, Gate, words
 
 _HISTORY = "history"
 _PRESETS_MEAN = {"Seed defaults": "What the reference, the Rust crate poly-kv, asks for."}

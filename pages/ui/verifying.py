@@ -20,6 +20,9 @@ from polykv_core.verify import is_model_replay, verify_model
 
 RECEIPT, FIXTURE = "verified_receipt", "verified_fixture"
 
+_CASE_MISSING = "This is a model replay's receipt: give its case beside it."
+_FIXTURE_MISSING = "No fixture is on screen: give the receipt's beside it."
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -31,12 +34,12 @@ class Checked:
 
 @dataclass(frozen=True)
 class Check:
-    """What is on the page: nothing yet, a result, or why there is none; `case` if a model replay's case is missing."""
+    """What is on the page: nothing yet, a result, or why there is none; `missing` asks for the file it takes."""
 
     checked: Checked | None = None
     fault: str = ""
     cancelled: bool = False
-    case: bool = False
+    missing: str = ""
 
 
 def held(slot: str) -> Upload | None:
@@ -78,7 +81,7 @@ def check(shown: Shown | None) -> Check:
         elif shown is not None and not model:
             read, whose, name = shown.replayed.read, shown.source.digest, shown.source.name
         else:
-            return Check(case=model)
+            return Check(missing=_CASE_MISSING if model else _FIXTURE_MISSING)
         work = partial(_model_checked if model else _checked, fields, read)
         key = f"{hashlib.sha256(data).hexdigest()} {whose}"
         return Check(jobs.run(uploads.VERIFY_JOB, key, f"{name}, to verify the receipt", work).result())

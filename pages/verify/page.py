@@ -47,7 +47,8 @@ def draw_result(checked: Checked) -> None:
             }
             for one in found.differences[:_MOST_SHOWN]
         ]
-        st.table(rows, border="horizontal", hide_index=True)
+        # Not st.table, which reads Markdown: the receipt's texts stand in it.
+        st.dataframe(rows, hide_index=True, alt="The fields that differ, as the receipt has them and as replayed")
         if len(found.differences) > _MOST_SHOWN:
             st.caption(f"And {len(found.differences) - _MOST_SHOWN} more; all of them are in the file below.")
     st.header("Take it away", anchor=False)
@@ -92,8 +93,8 @@ elif check.cancelled:
     with st.container(border=True):
         st.warning("The check was cancelled.", icon=":material/cancel:")
         st.button("Check it", key="verify_again", on_click=verifying.try_again, icon=":material/replay:")
-elif check.case:
-    st.info("This is a model replay's receipt: give its case beside it.", icon=":material/draft:")
+elif check.missing:
+    st.info(check.missing, icon=":material/draft:")
 elif check.checked is not None:
     draw_result(check.checked)
 else:

@@ -56,6 +56,11 @@ class Outputs:
         """Whether every k is to be measured and explained."""
         return "html" in self._paths
 
+    @property
+    def hold_receipts(self) -> bool:
+        """Whether a receipt is to be written anywhere, which one with a number that is not finite cannot be."""
+        return self._folder is not None or bool({"receipt", "html"} & self._paths.keys())
+
     def written(self, outcomes: Sequence[Outcome], parts: Sequence[ReportPart]) -> list[tuple[str, str]] | None:
         """Write everything, and say what as facts; None where standard output took one of them and wants no table."""
         told, silent = [], False

@@ -38,6 +38,7 @@ class Asked:
     options: ReplayOptions
     every_k: bool
     explained: bool
+    written: bool
     baseline: str | None = None
     worse_by: dict[str, float] = field(default_factory=dict)
     across: tuple[str, ...] = ()
@@ -82,7 +83,15 @@ def replay(fixtures: tuple[str, ...], config: str | None, **given: Any) -> int:
         raise click.UsageError("--baseline and --worse-by go together; give both or none")
     settings, options = settings_at(config, given)
     asked = Asked(
-        settings, options, outputs.wants_report or kept, outputs.wants_report, baseline, relative, across, store
+        settings,
+        options,
+        every_k=outputs.wants_report or kept,
+        explained=outputs.wants_report,
+        written=outputs.hold_receipts or kept,
+        baseline=baseline,
+        worse_by=relative,
+        across=across,
+        store=store,
     )
     if kept and exists(store):
         open_store(store).close()  # one that cannot be used is told before all the work
@@ -171,7 +180,8 @@ def _judged(path: str, fixture: CapturedReplayFixture, asked: Asked) -> Replayed
         check_statistic(held.config.statistic, config.statistic, asked.across)
         config = relative_config(config, held, asked.worse_by)
     receipt = judge(curve, config)
-    receipt.to_json()  # what cannot be written is told of this fixture, and not later of all
+    if asked.written:
+        receipt.to_json()  # what cannot be written is told of this fixture, and not later of all
     part = None
     if asked.explained:
         explanation = explain(fixture, receipt.selected_candidate_k, asked.options)

@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from polykv_core import words
 from polykv_core.explain import Stage
-from polykv_core.report import words
+from polykv_core.ladder import STAGE_WORDS, in_words, loss
 from polykv_core.report.svg import FONT, Box, add, as_text, drawing, line, text_width
 
-STAGE_WORDS = {
-    "projection": ("Captured output", "the captured output through the projection: the floor of any cache"),
-    "recomputed": ("Exact attention", "exact keys and values, every row, the replay's scale"),
-    "coded_keys": ("Coded keys", "compressed scores, exact values, every row"),
-    "coded_values": ("Coded values", "compressed scores and values, every row"),
-    "selected": ("Top k", "only the k best rows are read: this is the replay"),
-}
 _WIDTH, _TOP, _ROW, _BAR = 400.0, 26.0, 28.0, 16.0
 _LEFT = 120.0  # for the names
-_ROUNDING = 1e-7  # logits are float32
 
 
 @dataclass(frozen=True)
@@ -53,18 +46,6 @@ def ladder_chart(stages: Sequence[Stage], metric: str, identity: str) -> str:
     for index, bar in enumerate(bars):
         _draw(root, bar, _TOP + _ROW * index, x(bar.start), x(bar.end))
     return as_text(root)
-
-
-def in_words(stages: Sequence[Stage], metric: str) -> str:
-    """The chart for those who do not see it."""
-    steps = "; ".join(f"{STAGE_WORDS[stage.name][0]} adds {loss(stage.added[metric])}" for stage in stages)
-    label = words.METRIC_BY_NAME[metric].label
-    return f"Loss in {label}, lower is better: {steps}. In all {loss(stages[-1].loss[metric])}."
-
-
-def loss(value: float) -> str:
-    """A loss in few digits; what only rounding leaves is none."""
-    return "0" if abs(value) < _ROUNDING else words.number(value, 3)
 
 
 def _bars(stages: Sequence[Stage], metric: str) -> list[_Bar]:

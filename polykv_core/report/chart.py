@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from polykv_core.report import words
-from polykv_core.report.axis import Axis, KAxis, stretches
+from polykv_core import words
+from polykv_core.axis import Axis, KAxis
 from polykv_core.report.gate_mark import GateMark
 from polykv_core.report.svg import FONT, LINE, Box, add, as_text, drawing, first_free, line, path, text_width
-from polykv_core.report.sweep import Point, View
+from polykv_core.view import Point, View
 
 _WIDTH, _HEIGHT = 400.0, 250.0
 _TOP, _BOTTOM = 26.0, 44.0
@@ -38,14 +38,11 @@ class _Chart:
 
     @cached_property
     def axis(self) -> Axis:
-        view = self.view
-        values = [*view.values.tolist(), *(point.value for point in view.points)]
-        marks = [view.threshold] if view.gate and not stretches(view.threshold, values) else []
-        return Axis.around([*values, *marks], view.metric.best)
+        return self.view.axis()
 
     @cached_property
     def k_axis(self) -> KAxis:
-        return KAxis(self.view.sweep.most_rows)
+        return KAxis.over(self.view.sweep.most_rows)
 
     @cached_property
     def gate(self) -> GateMark | None:
@@ -59,7 +56,7 @@ class _Chart:
         return Box(max(44.0, ticks + 12.0), _TOP, _WIDTH - max(24.0, label + 10.0), _HEIGHT - _BOTTOM)
 
     def x(self, k: int) -> float:
-        return self.plot.left + self.k_axis.share(k) * (self.plot.right - self.plot.left)
+        return self.plot.left + self.k_axis.share(float(k)) * (self.plot.right - self.plot.left)
 
     def y(self, value: float) -> float:
         return self.plot.bottom - self.axis.share(value) * (self.plot.bottom - self.plot.top)
@@ -79,12 +76,11 @@ class _Chart:
     @cached_property
     def points(self) -> list[Point]:
         """The candidates that have a place, the selected one first."""
-        finite = [point for point in self.view.points if math.isfinite(point.value)]
-        return sorted(finite, key=lambda point: point.row != self.view.sweep.selected)
+        return sorted(self.view.placed, key=lambda point: point.row != self.view.sweep.selected)
 
     def drawn(self, identity: str) -> ET.Element:
         view = self.view
-        root = drawing(_WIDTH, _HEIGHT, identity, f"{view.label} over k", view.in_words)
+        root = drawing(_WIDTH, _HEIGHT, identity, f"{view.label} over k", view.alt)
         if self.gate:
             self.gate.draw_shade(root, self.plot)
         self._draw_values(root)

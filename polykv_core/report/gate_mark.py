@@ -4,9 +4,9 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from functools import cached_property
 
+from polykv_core import words
+from polykv_core.axis import Axis
 from polykv_core.gates import Gate
-from polykv_core.report import words
-from polykv_core.report.axis import Axis
 from polykv_core.report.svg import FONT, LINE, Box, add, line, text_width
 
 
@@ -23,8 +23,8 @@ class GateMark:
         """The label: above or below the axis it says so."""
         sign, failing = ("≥", "below") if self.gate.side == "min" else ("≤", "above")
         rule = f"{sign} {words.number(self.threshold, digits=4)}"
-        if self._beyond:
-            return [f"{'↑' if self._beyond > 0 else '↓'} gate", rule, "off scale"]
+        if self._off_axis:
+            return [f"{'↑' if self._off_axis > 0 else '↓'} gate", rule, "off scale"]
         return ["gate", rule, f"fails {failing}"]
 
     @property
@@ -42,7 +42,7 @@ class GateMark:
 
     def draw_line(self, root: ET.Element, plot: Box) -> None:
         """The line, unless it is off the axis, and the label."""
-        if not self._beyond:
+        if not self._off_axis:
             y = self._y(plot)
             line(root, (plot.left, y), (plot.right, y), "gate")
         for index, text in enumerate(self.lines):
@@ -52,13 +52,12 @@ class GateMark:
         """What numbers must keep clear of: the line and the label."""
         y, first = self._y(plot), self._first_line(plot)
         label = Box(plot.right, first - FONT, plot.right + 6 + self.width, first + 2 * LINE + 4)
-        return [label] if self._beyond else [label, Box(plot.left, y - 2, plot.right, y + 2)]
+        return [label] if self._off_axis else [label, Box(plot.left, y - 2, plot.right, y + 2)]
 
     @cached_property
-    def _beyond(self) -> int:
-        """Whether the threshold is off the axis: above its upper end 1, below its lower one -1, else 0."""
-        share = self.axis.share(self.threshold)
-        return (share > 1.0) - (share < 0.0)
+    def _off_axis(self) -> int:
+        """Above the axis's upper end 1, below its lower one -1, else 0."""
+        return self.axis.beyond(self.threshold)
 
     def _y(self, plot: Box) -> float:
         """Where the threshold stands, or the end of the axis that is nearest to it."""

@@ -8,10 +8,11 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
+from polykv_core import words
 from polykv_core.gates import CandidateReplayMetrics, GateVerdict, verdicts
+from polykv_core.judged import distinct
 from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.report import words
-from polykv_core.report.outcome import Outcome, distinct
+from polykv_core.report.outcome import Outcome
 
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

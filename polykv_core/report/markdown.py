@@ -3,20 +3,12 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from polykv_core import judged, words
 from polykv_core.gates import GATES, CandidateReplayMetrics, verdicts
+from polykv_core.judged import distinct, gates_at_selected, tightest
 from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.report import words
 from polykv_core.report.inline import in_html, prose, quoted
-from polykv_core.report.outcome import (
-    Outcome,
-    distinct,
-    findings,
-    gates_at_selected,
-    passed,
-    sentence,
-    told,
-    worst_gate,
-)
+from polykv_core.report.outcome import Outcome, findings, passed, sentence, told
 
 _WORDS = {True: "✅ PASSED", False: "❌ FAILED", None: "⚠️ NO VERDICT"}
 _MOST = 58_000  # characters; GitHub takes 65,536
@@ -68,7 +60,7 @@ def _row(outcome: Outcome) -> str:
     if receipt is None:
         why = quoted(outcome.error) if outcome.error else ""
         return _line([quoted(outcome.name), _WORDS[None], "", why, *[""] * (len(_HEADS) - 4)])
-    verdict = worst_gate(receipt)
+    verdict = tightest(receipt)
     gate = ["every gate is off", "", "", ""]
     if verdict:
         value = words.told_apart(verdict.value, verdict.threshold)
@@ -96,11 +88,10 @@ def _details(name: str, receipt: CapturedReplayReceipt) -> str:
 
 def _said(receipt: CapturedReplayReceipt) -> Iterator[str]:
     """Why it fails, what is not as usual, what is odd, and which fixture it was."""
-    failed = [verdict for verdict in gates_at_selected(receipt) if not verdict.passed]
-    if failed:
-        blockers = [f"- {words.blocker(verdict)}" for verdict in failed]
+    blockers = [f"- {words.blocker(verdict)}" for verdict in judged.blockers(receipt)]
+    if blockers:
         yield "\n".join([f"Blockers at k = {receipt.selected_candidate_k}, the last listed:", "", *blockers])
-    off = [verdict.gate.label for verdict in gates_at_selected(receipt) if verdict.off]
+    off = judged.off(receipt)
     if off:
         yield f"Switched off: {words.listed(off)}."
     if receipt.departures:
@@ -123,9 +114,11 @@ def _candidates(receipt: CapturedReplayReceipt) -> str:
 
 
 def _candidate(candidate: CandidateReplayMetrics, receipt: CapturedReplayReceipt) -> str:
-    judged = verdicts(candidate, receipt.config)
     selected = " (selected)" if candidate.candidate_k == receipt.selected_candidate_k else ""
-    cells = [f"{'' if v.passed else '✕ '}{words.told_apart(v.value, v.threshold, 5)}" for v in judged]
+    cells = [
+        f"{'' if v.passed else '✕ '}{words.told_apart(v.value, v.threshold, 5)}"
+        for v in verdicts(candidate, receipt.config)
+    ]
     reduction = words.with_unit(candidate.decode_reduction, "decode_reduction", 4)
     return _line([f"{candidate.candidate_k}{selected}", *cells, reduction, words.marked(candidate.passed)])
 

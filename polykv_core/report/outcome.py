@@ -1,13 +1,14 @@
 """What became of the fixtures of one call: whether all pass, and the one gate that says most about it, by name."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polykv_core.gates import CandidateReplayMetrics, GateVerdict, verdicts
+from polykv_core import words
+from polykv_core.gates import GateVerdict
+from polykv_core.judged import tightest
 from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.report import words
 from polykv_core.terminal import inert
 
 
@@ -33,24 +34,14 @@ def worst(outcomes: Sequence[Outcome]) -> Worst | None:
 
     A fixture without a verdict is worse than any gate. None where there is no fixture, or every gate is off.
     """
+    found, share = None, math.inf
     for outcome in outcomes:
         if outcome.receipt is None:
             return Worst(outcome, None)
-    found = [Worst(outcome, verdict) for outcome in outcomes for verdict in _with_a_say(outcome)]
-    return min(found, key=_badness, default=None)
-
-
-def worst_gate(receipt: CapturedReplayReceipt) -> GateVerdict | None:
-    """The gate with the least to spare at the selected k, by what it asks for; None where every gate is off."""
-    found = worst([Outcome("", receipt)])
-    return found.verdict if found else None
-
-
-def relative_margin(verdict: GateVerdict) -> float:
-    """A margin as a share of the threshold (at threshold 0, the margin itself), so that gates can be held together."""
-    if not math.isfinite(verdict.value):
-        return -math.inf
-    return verdict.margin / (abs(verdict.threshold) or 1.0)
+        verdict = tightest(outcome.receipt)
+        if verdict and (found is None or verdict.share < share):
+            found, share = Worst(outcome, verdict), verdict.share
+    return found
 
 
 def passed(outcomes: Sequence[Outcome]) -> bool | None:
@@ -72,24 +63,6 @@ def sentence(outcomes: Sequence[Outcome], quoted: Callable[[str], str] = inert) 
     return f"{_tally(receipts, verdict)}; {'tightest' if verdict else 'worst'}: {_told(found, quoted)}."
 
 
-def selected(receipt: CapturedReplayReceipt) -> CandidateReplayMetrics:
-    """The candidate that a receipt selects."""
-    return next(c for c in receipt.candidate_results if c.candidate_k == receipt.selected_candidate_k)
-
-
-def gates_at_selected(receipt: CapturedReplayReceipt) -> tuple[GateVerdict, ...]:
-    """Each gate's verdict on the selected candidate."""
-    return verdicts(selected(receipt), receipt.config)
-
-
-def distinct(receipt: CapturedReplayReceipt) -> list[CandidateReplayMetrics]:
-    """The candidates in the order listed, each k once."""
-    by_k: dict[int, CandidateReplayMetrics] = {}
-    for candidate in receipt.candidate_results:
-        by_k.setdefault(candidate.candidate_k, candidate)
-    return list(by_k.values())
-
-
 def told(receipt: CapturedReplayReceipt, *names: str) -> Any:
     """What a receipt's provenance tells under these names, one inside the other; None where it does not tell."""
     found: Any = receipt.provenance
@@ -103,16 +76,6 @@ def findings(receipt: CapturedReplayReceipt) -> list[str]:
     listed = told(receipt, "findings")
     texts = [entry.get("text") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return [text for text in texts if isinstance(text, str)]
-
-
-def _with_a_say(outcome: Outcome) -> Iterable[GateVerdict]:
-    """The gates that decide. One that is off still fails what is not finite."""
-    judged = gates_at_selected(outcome.receipt) if outcome.receipt else ()
-    return [verdict for verdict in judged if not (verdict.off and verdict.passed)]
-
-
-def _badness(found: Worst) -> float:
-    return -math.inf if found.verdict is None else relative_margin(found.verdict)
 
 
 def _tally(receipts: Sequence[CapturedReplayReceipt], verdict: bool) -> str:

@@ -7,34 +7,22 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from polykv_core import why
 from polykv_core.advice import reasons
 from polykv_core.explain import Explanation
 from polykv_core.exports import file_stem
 from polykv_core.measurement import CapturedMeasurement
 from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.report import words
 from polykv_core.report.bars import ladder_chart
 from polykv_core.report.chart import metric_chart
 from polykv_core.report.outcome import findings
 from polykv_core.report.rows import Table, candidates_table, gates_table, queries_table, stages_table
-from polykv_core.report.sweep import Sweep, View
-from polykv_core.report.why import apart, blockers, headline, outlook, reasons_for
+from polykv_core.sweep import Sweep
 from polykv_core.terminal import inert
+from polykv_core.view import View, legend, views
 
 DATA_LINK = "data:application/json;base64,"
-CHARTED = (
-    "output_cosine_mean",
-    "output_mse_mean",
-    "kl_divergence_mean",
-    "decode_reduction",
-    "top1_agreement",
-    "ppl_proxy_delta",
-)
 _LADDERS = ("output_cosine_mean", "kl_divergence_mean")
-_LEGEND = (
-    "On it: ● candidate that passes all gates, ✕ candidate that fails at least one, ◯ selected{smallest}. ▾ on the "
-    "floor: 0. Shaded: the failing side of the gate."
-)
 
 
 @dataclass(frozen=True)
@@ -97,19 +85,20 @@ def page_of(part: ReportPart, anchor: str) -> Page:
     text = receipt.to_json()
     download = f"{file_stem(receipt.model_id, receipt.passed, part.curve.fixture_digest)}.json"
     stages = explanation.stages if explanation else ()
+    of_all = list(filter(None, [" ".join(why.of_all(sweep))]))
     return Page(
         anchor=anchor,
         name=inert(part.name),
         passed=receipt.passed,
-        headline=headline(receipt),
-        why=reasons_for(sweep),
-        blockers=blockers(receipt),
-        outlook=outlook(sweep),
-        apart=[inert(text) for text in apart(receipt)],
+        headline=why.headline(receipt),
+        why=[why.reason(receipt), *(of_all if receipt.passed else [])],
+        blockers=why.blockers(receipt),
+        outlook=[] if receipt.passed else [why.outlook(receipt), *of_all],
+        apart=[inert(text) for text in _apart(receipt)],
         facts=_facts(part),
         gates=gates_table(sweep),
-        legend=_legend(sweep),
-        charts=[_chart(View(sweep, words.METRIC_BY_NAME[name]), f"{anchor}-{name}") for name in CHARTED],
+        legend=legend(every_k=sweep.every_k),
+        charts=[_chart(view, anchor) for view in views(sweep)],
         reasons=list(reasons(explanation)) if explanation else [],
         ladders=[Chart("", "", ladder_chart(stages, name, f"{anchor}-ladder-{name}")) for name in _LADDERS if stages],
         stages=stages_table(stages) if stages else None,
@@ -124,17 +113,16 @@ def page_of(part: ReportPart, anchor: str) -> Page:
     )
 
 
-def _chart(view: View, identity: str) -> Chart:
-    lost = [str(point.candidate.candidate_k) for point in view.points if not point.value < float("inf")]
-    statistic = view.sweep.receipt.config.statistic
-    facts = [words.STATISTICS[statistic]] if statistic != "mean" and view.metric.per_query else []
-    facts += [view.rule, *([f"not finite at k = {words.listed(lost)}"] if lost else [])]
-    return Chart(view.label, ", ".join(facts), metric_chart(view, identity), view.note)
+def _chart(view: View, anchor: str) -> Chart:
+    facts = ", ".join(filter(None, [view.statistic, view.rule, view.lost]))
+    return Chart(view.label, facts, metric_chart(view, f"{anchor}-{view.metric.name}"), view.note)
 
 
-def _legend(sweep: Sweep) -> str:
-    line = "The line is every k." if sweep.every_k else "The line joins the ks that were measured."
-    return f"{line} {_LEGEND.format(smallest=', ◇ smallest k of all that passes' * sweep.every_k)}"
+def _apart(receipt: CapturedReplayReceipt) -> list[str]:
+    """Which gates are off, and what keeps the verdict from being the reference's."""
+    off = why.off(receipt)
+    said = [f"{off}."] if off else []
+    return [*said, *([f"Not as the reference replays: {'; '.join(receipt.departures)}."] if receipt.departures else [])]
 
 
 def _facts(part: ReportPart) -> list[tuple[str, str]]:

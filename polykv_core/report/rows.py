@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polykv_core import words
 from polykv_core.arrays import Array, Int64
 from polykv_core.explain import Explanation, Stage
 from polykv_core.gates import GATES, CandidateReplayMetrics, GateVerdict, verdicts
+from polykv_core.judged import distinct, gates_at_selected
+from polykv_core.ladder import STAGE_WORDS, loss
 from polykv_core.metrics import METRICS, QueryMetrics
 from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.report import words
-from polykv_core.report.bars import STAGE_WORDS, loss
-from polykv_core.report.outcome import distinct, gates_at_selected
-from polykv_core.report.sweep import Sweep
+from polykv_core.sweep import Sweep
 from polykv_core.uncertainty import RESAMPLES, Interval, intervals
 
-_ARROWS = {"higher is better": "↑", "lower is better": "↓", "closer to 0 is better": "→0"}
 _MOST_QUERIES = 50
 _DIGITS = 5
 
@@ -54,7 +53,7 @@ def gates_table(sweep: Sweep) -> Table:
 def candidates_table(receipt: CapturedReplayReceipt) -> Table:
     """Every candidate with every metric that the k moves, in the order listed."""
     metrics = [metric for metric in METRICS if metric.name != "ppl_proxy_exact"]
-    heads = [f"{words.named(metric.name, metric.label)} {_ARROWS[metric.direction]}" for metric in metrics]
+    heads = map(words.heading, metrics)
     exact = words.number(receipt.metrics.ppl_proxy_exact, _DIGITS)
     return Table(
         "All candidates",
@@ -108,22 +107,14 @@ def stages_table(stages: Sequence[Stage]) -> Table:
 
 
 def _gate(verdict: GateVerdict, interval: Interval | None, with_interval: bool) -> tuple[str, ...]:
-    across = f"{words.number(interval.low, 3)} to {words.number(interval.high, 3)}" if interval else ""
     return (
         words.named(verdict.gate.metric, verdict.gate.label),
         words.told_apart(verdict.value, verdict.threshold, _DIGITS),
         words.asked_for(verdict),
         "" if verdict.off else words.margin(verdict, 4),
-        *([across] if with_interval else []),
-        _verdict(verdict, interval),
+        *([words.span(interval)] if with_interval else []),
+        words.judged(verdict, interval),
     )
-
-
-def _verdict(verdict: GateVerdict, interval: Interval | None) -> str:
-    if verdict.off and verdict.passed:
-        return "off"
-    doubt = ", but uncertain" if interval and not verdict.off and interval.straddles(verdict) else ""
-    return f"{words.marked(verdict.passed)}{doubt}"
 
 
 def _candidate(

@@ -28,7 +28,13 @@ FLAGS = (
 
 
 @pytest.fixture(scope="session")
-def dashboard_url(tmp_path_factory):
+def served_history(tmp_path_factory):
+    """The history of the dashboard, which all tests of a run share."""
+    return tmp_path_factory.mktemp("history") / "runs"
+
+
+@pytest.fixture(scope="session")
+def dashboard_url(served_history):
     """The address of a dashboard that runs as long as the tests do."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -38,7 +44,7 @@ def dashboard_url(tmp_path_factory):
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "POLYKV_STORE": str(tmp_path_factory.mktemp("history") / "runs")},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "POLYKV_STORE": str(served_history)},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -10,7 +10,16 @@ import pytest
 from actions import upload
 from serve import HELD_UP
 
-from polykv_core import CapturedReplayConfig, candidates_csv, curve_csv, every_k, load_fixture, measure
+from polykv_core import (
+    CapturedReplayConfig,
+    candidates_csv,
+    curve_csv,
+    every_k,
+    judge,
+    load_fixture,
+    measure,
+    settings_json,
+)
 from polykv_core.cli import main
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="install playwright: pip install 'polykv[dev]'")
@@ -168,9 +177,9 @@ def test_every_download_is_what_core_and_command_line_make(visit, tmp_path, monk
     config = CapturedReplayConfig((8, 16, 32, 64), min_output_cosine=0.7, max_ppl_delta=10.0)
     curve = measure(fixture, every_k(fixture))
     expected = {
-        "Candidates as CSV": candidates_csv(curve, config),
+        "Candidates as CSV": candidates_csv([judge(curve, config)]),
         "Every k as CSV": curve_csv(curve),
-        "Config as JSON": json.dumps(config.to_dict(), indent=2),
+        "Config as JSON": settings_json(config),
     }
     for name, text in expected.items():
         assert Path(download(page, name).path()).read_bytes() == text.encode(), name

@@ -1,10 +1,11 @@
-"""Numbers, gates and verdicts in words, as the dashboard words them."""
+"""Numbers, gates and verdicts in words, the same on the page and in reports."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from polykv_core.gates import Gate, GateVerdict
-from polykv_core.metrics import METRICS, Statistic
+from polykv_core.metrics import METRICS, Metric, Statistic
+from polykv_core.uncertainty import Interval
 
 STATISTICS: dict[Statistic, str] = {
     "mean": "mean over the queries",
@@ -12,6 +13,7 @@ STATISTICS: dict[Statistic, str] = {
     "worst": "worst query",
 }
 METRIC_BY_NAME = {metric.name: metric for metric in METRICS}
+_ARROWS = {"higher is better": "↑", "lower is better": "↓", "closer to 0 is better": "→0"}
 _MANY = 2.0  # beyond that, "times" reads better than per cent
 _THRESHOLD_DIGITS = 12  # as somebody typed it
 _SCIENTIFIC_FROM = 1e6
@@ -53,6 +55,21 @@ def named(metric: str, label: str) -> str:
     return f"{label} ({unit})" if unit else label
 
 
+def heading(metric: Metric) -> str:
+    """A metric over a column of numbers: its label with its unit, and an arrow to where it is better."""
+    return f"{named(metric.name, metric.label)} {_ARROWS[metric.direction]}"
+
+
+def span(interval: Interval | None) -> str:
+    """From where to where an interval reaches; nothing where there is none."""
+    return f"{number(interval.low, 3)} to {number(interval.high, 3)}" if interval else ""
+
+
+def unbroken(text: str) -> str:
+    """A text that is not broken into lines."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def at_bound(gate: Gate) -> str:
     """Which side of its threshold a gate lets pass."""
     return "at least" if gate.side == "min" else "at most"
@@ -90,12 +107,25 @@ def share(verdict: GateVerdict) -> str:
     """A margin as a share of what the gate asks for, in brackets after a space; nothing of a gate at 0."""
     if not verdict.threshold or not math.isfinite(verdict.margin):
         return ""
-    part = abs(verdict.margin / verdict.threshold)
+    part = abs(verdict.share)
     return (
         f" ({number(part, 3)} times its threshold)"
         if part > _MANY
         else f" ({number(100 * part, 3)} % of its threshold)"
     )
+
+
+def judged(verdict: GateVerdict, interval: Interval | None) -> str:
+    """What became of a gate, and a doubt where other queries might have it otherwise."""
+    if verdict.off and verdict.passed:
+        return "off"
+    doubt = ", but uncertain" if interval and not verdict.off and interval.straddles(verdict) else ""
+    return f"{unbroken(marked(verdict.passed))}{doubt}"
+
+
+def failing(verdicts: Iterable[GateVerdict]) -> str:
+    """The gates that fail, as a phrase; empty if none does."""
+    return listed([verdict.gate.label for verdict in verdicts if not verdict.passed])
 
 
 def over_queries(statistic: Statistic) -> str:

@@ -1,73 +1,31 @@
-"""A receipt beside a curve over k: which ks were measured, which pass, and what one metric has to say there."""
+"""What a chart of one metric over k shows, before it is drawn. Texts are of numbers and labels, never of a fixture."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
+from polykv_core import words
 from polykv_core.arrays import Array, Float64, Int64
+from polykv_core.axis import Axis, stretches
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate
-from polykv_core.measurement import CapturedMeasurement
 from polykv_core.metrics import Metric
-from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.report import words
-from polykv_core.report.outcome import distinct
-from polykv_core.tuning import Reversal, largest_reversal, smallest_passing_k, thinned
+from polykv_core.sweep import Sweep
+from polykv_core.tuning import Reversal, largest_reversal, thinned
 
 Number = TypeVar("Number", float, Array)
 
+CHARTED = (
+    "output_cosine_mean",
+    "output_mse_mean",
+    "kl_divergence_mean",
+    "decode_reduction",
+    "top1_agreement",
+    "ppl_proxy_delta",
+)
 _MOST_POINTS = 200
-
-
-@dataclass(frozen=True, eq=False)
-class Sweep:
-    """A receipt beside the measurement of every k, from 1 to the most rows a query has, or of the candidates only."""
-
-    receipt: CapturedReplayReceipt
-    measured: CapturedMeasurement
-
-    @cached_property
-    def curve(self) -> CapturedMeasurement:
-        """What was measured, each k once, ascending, over the queries as the gates look at it."""
-        rows, first = np.unique([self.row(k) for k in self.measured.candidate_ks], return_index=True)
-        taken = replace(self.measured, candidate_ks=tuple(rows.tolist()), queries=self.measured.queries.take(first))
-        return taken.by(self.receipt.config.statistic)
-
-    @cached_property
-    def most_rows(self) -> int:
-        """The k that reads everything; larger ones read no more, and stand where it does."""
-        return int(self.measured.queries.rows.max())
-
-    @property
-    def ks(self) -> tuple[int, ...]:
-        """The ks of the curve."""
-        return self.curve.candidate_ks
-
-    @property
-    def every_k(self) -> bool:
-        """Whether the curve leaves no k out."""
-        return len(self.ks) == self.most_rows
-
-    def row(self, k: int) -> int:
-        """Where a k stands on the k axis."""
-        return min(k, self.most_rows)
-
-    @property
-    def selected(self) -> int:
-        """Where the selected k stands."""
-        return self.row(self.receipt.selected_candidate_k)
-
-    @cached_property
-    def smallest(self) -> int | None:
-        """The smallest of the measured ks that passes every gate."""
-        return smallest_passing_k(self.curve, self.receipt.config)
-
-    @cached_property
-    def candidates(self) -> list[CandidateReplayMetrics]:
-        """The candidates by k, each once."""
-        return sorted(distinct(self.receipt), key=lambda candidate: candidate.candidate_k)
 
 
 @dataclass(frozen=True)
@@ -103,7 +61,7 @@ class View:
 
     @cached_property
     def values(self) -> Float64[Array, " k"]:
-        """The metric at every k of the sweep, as its gate looks at it; not a number where it is not finite."""
+        """The metric at each k of the sweep, as its gate looks at it; not a number where it is not finite."""
         values = self._gated(self.sweep.curve.metrics[self.metric.name])
         return np.where(np.isfinite(values), values, np.nan)
 
@@ -126,6 +84,17 @@ class View:
                 by_row[row] = Point(candidate, row, self._value(candidate))
         return [by_row[row] for row in sorted(by_row)]
 
+    @cached_property
+    def placed(self) -> list[Point]:
+        """The points that are somewhere: what is not finite has no place."""
+        return [point for point in self.points if math.isfinite(point.value)]
+
+    def axis(self, log: bool | None = None) -> Axis:
+        """The value axis, logarithmic if asked for or by itself; a gate that is too far off does not stretch it."""
+        values = [*self.values.tolist(), *(point.value for point in self.points)]
+        marks = [self.threshold] if self.gate and not stretches(self.threshold, values) else []
+        return Axis.around([*values, *marks], self.metric.best, log)
+
     @property
     def label(self) -> str:
         """What is on the value axis."""
@@ -142,6 +111,18 @@ class View:
         if self.gate:
             return f"gate: {words.rule(self.gate, self.threshold)}"
         return "gate off" if self.off else "no gate"
+
+    @property
+    def statistic(self) -> str:
+        """What of the queries it shows, where that is not their mean."""
+        statistic = self.sweep.receipt.config.statistic
+        return words.STATISTICS[statistic] if statistic != "mean" and self.metric.per_query else ""
+
+    @property
+    def lost(self) -> str:
+        """Which candidates have no place, as a phrase; empty if all have one."""
+        lost = [str(point.candidate.candidate_k) for point in self.points if not math.isfinite(point.value)]
+        return f"not finite at k = {words.listed(lost)}" if lost else ""
 
     @cached_property
     def reversal(self) -> Reversal | None:
@@ -162,22 +143,26 @@ class View:
         return words.with_unit(value, self.metric.name, digits=4)
 
     @property
-    def in_words(self) -> str:
-        """The whole chart for those who do not see it."""
-        first, last = self.sweep.ks[0], self.sweep.ks[-1]
-        over = f"for every k from 1 to {last}" if self.sweep.every_k else "at the candidate ks"
+    def alt(self) -> str:
+        """The whole chart for those who do not see it; of ks that were not measured it claims nothing."""
+        sweep = self.sweep
+        first, last = sweep.ks[0], sweep.ks[-1]
+        over = f"for every k from 1 to {last}" if sweep.every_k else "at the candidate ks"
+        start, end = self.brief(float(self.values[0])), self.brief(float(self.values[-1]))
         judged = [
-            f"k = {c.candidate_k}: {self.brief(self._value(c))}, {words.verb(c.passed)}" for c in self.sweep.candidates
+            f"k = {c.candidate_k}: {self.brief(self._value(c))}, {words.verb(c.passed)}" for c in sweep.candidates
         ]
+        found = f"the smallest k of all that passes all gates is {sweep.smallest}"
+        smallest = f"; {found if sweep.smallest else 'no k passes all gates'}" if sweep.every_k else ""
         sentences = [
             f"{self.label} {over}; {self.direction}, {self.rule}",
-            f"It is {self.brief(float(self.values[0]))} at k = {first} and {self.brief(float(self.values[-1]))} at "
-            f"k = {last}",
-            *([self.note.rstrip(".")] if self.note else []),
+            f"It is {start} at k = {first} and {end} at k = {last}",
+            self._crossing(self.gate) if self.gate and sweep.every_k else "",
+            self.note.rstrip("."),
             f"Candidates: {'; '.join(judged)}",
-            f"Selected: k = {self.sweep.receipt.selected_candidate_k}",
+            f"Selected: k = {sweep.receipt.selected_candidate_k}{smallest}",
         ]
-        return ". ".join(sentences) + "."
+        return ". ".join(filter(None, sentences)) + "."
 
     @property
     def _own_gate(self) -> Gate | None:
@@ -188,3 +173,28 @@ class View:
 
     def _gated(self, values: Number) -> Number:
         return self._own_gate.gated(values) if self._own_gate else values
+
+    def _crossing(self, gate: Gate) -> str:
+        """Where the curve gets through its gate, and whether it stays there."""
+        passes = gate.passes(self.values, self.threshold)
+        if passes.all() or not passes.any():
+            return f"It {words.verb(bool(passes.all()))} its gate at every k"
+        first = int(np.argmax(passes))
+        again = np.flatnonzero(~passes[first:])
+        after = f", and fails it again at k = {self.sweep.ks[first + int(again[0])]}" if len(again) else ""
+        return f"It first passes its gate at k = {self.sweep.ks[first]}{after}"
+
+
+def views(sweep: Sweep) -> list[View]:
+    """A view for each chart, in the order of CHARTED."""
+    return [View(sweep, words.METRIC_BY_NAME[name]) for name in CHARTED]
+
+
+def legend(*, every_k: bool) -> str:
+    """What the marks of the charts are."""
+    line = "is every k" if every_k else "joins the ks that were measured"
+    smallest = ", ◇ smallest k of all that passes" if every_k else ""
+    return (
+        f"The line {line}. On it: ● candidate that passes all gates, ✕ candidate that fails at least one, ◯ selected"
+        f"{smallest}. ▾ at the floor of a log scale: 0 or less. Shaded: the failing side of the gate."
+    )
