@@ -75,6 +75,8 @@ def as_data(text: str) -> str:
 def draw_run(run: Opened) -> None:
     """One run: as it was, and at the gates on the left."""
     st.header(f"Run {run.summary.id}", anchor=False)
+    if run.damage:
+        notices.draw_fault("Of what was measured, only the candidates in the receipt are left.", run.damage)
     with st.container(key=f"{style.SIDE_BY_SIDE}_run"):
         then, now = st.columns(2, gap="medium")
     with then.container(border=True, height="stretch"):

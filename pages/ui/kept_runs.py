@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.ui.notices import draw_fault
 from pages.ui.state import Shown
-from polykv_core import CapturedMeasurement, CapturedReplayReceipt, PolyKvError
+from polykv_core import CapturedMeasurement, CapturedReplayReceipt, PolyKvError, ReceiptError
 from polykv_core.history import Run, RunQuery, RunSummary, Store, default_path, exists, open_store
 from polykv_core.kept import packed, unpacked
 
@@ -22,11 +22,15 @@ _MOST_LISTED = 200
 
 @dataclass(frozen=True)
 class Opened:
-    """A run, its receipt, and what was measured: all that was kept, else what the receipt tells."""
+    """A run, its receipt, and what was measured: all that was kept, else what the receipt tells.
+
+    `damage` says why it is only that, where more was kept.
+    """
 
     summary: RunSummary
     receipt: CapturedReplayReceipt
     measurement: CapturedMeasurement
+    damage: str = ""
 
 
 def listed(query: RunQuery) -> tuple[RunSummary, ...]:
@@ -142,8 +146,12 @@ def _delete(number: int) -> None:
 
 def _opened(run: Run) -> Opened:
     receipt = CapturedReplayReceipt.from_json(run.receipt_json)
-    measurement = receipt.measurement if run.measurement is None else unpacked(run.measurement)
-    return Opened(run.summary, receipt, measurement)
+    if run.measurement is None:
+        return Opened(run.summary, receipt, receipt.measurement)
+    try:
+        return Opened(run.summary, receipt, unpacked(run.measurement))
+    except ReceiptError as bad:
+        return Opened(run.summary, receipt, receipt.measurement, damage=str(bad))
 
 
 def _midnight(day: date | None) -> datetime | None:
