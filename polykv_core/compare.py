@@ -117,7 +117,8 @@ def relative_config(
 ) -> CapturedReplayConfig:
     """A config whose gates allow no more than so many per cent worse than a baseline was at its selected k.
 
-    `worse_by` has per cents by the names of thresholds; the other gates stay as they are.
+    `worse_by` has per cents by the names of thresholds; the other gates stay as they are. Raises CompareError where
+    such a gate would be none.
     """
     moved = {}
     for gate in GATES:
@@ -125,6 +126,11 @@ def relative_config(
             held = gate.gated(getattr(baseline.metrics, gate.metric))
             room = abs(held) * worse_by[gate.threshold] / 100.0
             moved[gate.threshold] = held - room if gate.side == "min" else held + room
+            if moved[gate.threshold] == gate.off:
+                raise CompareError(
+                    f"a gate on {gate.label} {worse_by[gate.threshold]:g} % worse than the baseline's {held:g} lets "
+                    "everything pass; give that gate a number"
+                )
     return replace(config, **moved)
 
 
@@ -163,7 +169,7 @@ def _change(before: bool, after: bool) -> Change:
 
 def _refusal(name: str, before: object, after: object, may_differ: bool) -> str:
     way_out = (
-        f"; to compare just that, say so: across {name}"
+        f"; to compare just that, name it as what differs on purpose (--across {name})"
         if may_differ
         else "; only runs of the same fixture and queries can be compared"
     )

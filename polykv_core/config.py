@@ -12,6 +12,8 @@ from polykv_core.metrics import STATISTICS, Statistic
 
 DEFAULT_CANDIDATE_KS = (8, 16, 32, 64)
 _MOST_DIGITS = 20
+# Each is judged and written by itself; a curve over every k needs no list of candidates.
+_MOST_CANDIDATES = 10_000
 # Many times the largest vocabulary of any model; the projection is made in memory.
 _MOST_VOCABULARY = 2**22
 
@@ -94,7 +96,10 @@ class CapturedReplayConfig(_Config):
 
     def __post_init__(self) -> None:
         """Check and normalise every field."""
-        _set(self, candidate_ks=checked_ks(self.candidate_ks), **_checked_gates(self))
+        ks = checked_ks(self.candidate_ks)
+        if len(ks) > _MOST_CANDIDATES:
+            raise ConfigError(f"candidate_ks has {len(ks)} entries; at most {_MOST_CANDIDATES} are judged at once")
+        _set(self, candidate_ks=ks, **_checked_gates(self))
 
 
 @no_type_check  # takes what comes, and checks it itself

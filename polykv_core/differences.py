@@ -17,7 +17,7 @@ _DERIVED = ("provenance, statistics", "provenance, intervals")
 _SENTENCES = ("blockers", "candidate_results", "provenance, findings")
 # Texts that tell rounded numbers.
 _SENTENCES = ("blockers", "candidate_results", "provenance, findings")
-_TOLD_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
+_TOLD_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?", re.ASCII)
 _TOLD_TOLERANCE = 2e-3
 # Not what a replay gives: each is looked at by itself.
 _APART = {"made_with", "file_digest", SEAL}
@@ -46,12 +46,16 @@ class Difference:
         return f"{self.place} is {shown(self.stated)}; replayed it is {shown(self.found)}{off}"
 
 
-def differences(stated: Any, found: Any, place: str, perplexity: float) -> Iterator[Difference]:
-    """Every field of the replay that the receipt states otherwise, in the replay's order."""
+def differences(stated: Any, found: Any, place: str, perplexity: float = 1.0) -> Iterator[Difference]:
+    """Every field of the replay that the receipt states otherwise, in the replay's order.
+
+    `perplexity` is the size of the perplexities that a difference of them is made of, as replayed.
+    """
     if isinstance(found, dict) and isinstance(stated, Mapping):
+        perplexity = _perplexity(found, place) or perplexity
         for name, inner in found.items():
-            # The Rust crate tells nothing of where its receipts come from, and older ones tell less.
-            less = not place or (place == "provenance" and "schema_version" not in stated)
+            # The Rust crate tells nothing of where its receipts come from; what is sealed tells all of it.
+            less = not place or (place == "provenance" and SEAL not in stated)
             if name in _APART or (less and name not in stated):
                 continue
             yield from differences(stated.get(name), inner, f"{place}, {name}" if place else name, perplexity)
@@ -64,11 +68,32 @@ def differences(stated: Any, found: Any, place: str, perplexity: float) -> Itera
         yield Difference(place, stated, found, _within(stated, found, place, perplexity))
 
 
+def unknown_fields(stated: Any, found: Any, place: str) -> Iterator[str]:
+    """The places of what a receipt states and no replay gives."""
+    if isinstance(found, dict) and isinstance(stated, Mapping):
+        for name, inner in stated.items():
+            where = f"{place}, {name}" if place else name
+            if name not in found:
+                yield where
+            else:
+                yield from unknown_fields(inner, found[name], where)
+    elif isinstance(found, list) and isinstance(stated, list):
+        for index, (one, other) in enumerate(zip(stated, found, strict=False)):
+            yield from unknown_fields(one, other, f"{place}[{index}]")
+
+
+def _perplexity(found: Mapping[str, Any], place: str) -> float:
+    """The larger of the two perplexities that a record holds; 0 where it holds none."""
+    if place == "":
+        return _perplexity(found["metrics"], "metrics")  # the selected candidate's, which statistics are about
+    return max(float(found.get(name, 0.0)) for name in ("ppl_proxy_exact", "ppl_proxy_compressed"))
+
+
 def _within(stated: Any, found: Any, place: str, perplexity: float) -> bool:
     if isinstance(found, str):
         return place.startswith(_SENTENCES) and _reads_alike(stated, found)
-    if not (isinstance(found, float) or isinstance(stated, float)):
-        return False
+    if not isinstance(found, float):
+        return False  # a count, or a flag
     name = re.sub(r"\[\d+\]$", "", place).rpartition(", ")[2]
     tolerance = _DERIVED_TOLERANCE if place.startswith(_DERIVED) else _TOLERANCE.get(name, _OTHER_TOLERANCE)
     # A ratio of perplexities does not grow with them.

@@ -18,7 +18,18 @@ from polykv_core.provenance import facts_in
 
 _HEADER = "header"
 # What NumPy, zipfile and zlib raise for bytes that are none; a RuntimeError where a flag says encrypted.
-_DAMAGE = (OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    KeyError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 # Numbers of one array. Beyond, ks are thinned: a curve over thousands of ks needs no more.
 _MOST_NUMBERS = 2**16
 
@@ -55,6 +66,8 @@ def unpacked(data: bytes) -> CapturedMeasurement:
             columns = {field.name: arrays[field.name] for field in fields(QueryMetrics)}
         ks = tuple(int(k) for k in header["candidate_ks"])
         _check_columns(columns, len(ks))
+        if min(ks) < 1 or len(set(ks)) < len(ks) or columns["rows"].min() < 1 or columns["decoded_values"].min() < 0:
+            raise ValueError("it holds counts that no replay has")
         return CapturedMeasurement(ks, QueryMetrics(**columns), str(header["model_id"]), **facts_in(header))
     except _DAMAGE as bad:
         reason = " ".join(str(bad).split())

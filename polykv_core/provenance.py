@@ -73,6 +73,14 @@ def seal_of(receipt: Mapping[str, Any]) -> str:
     return sha256_of(canonical({**receipt, "provenance": inner}))
 
 
+def check_seal(receipt: Mapping[str, Any]) -> None:
+    """Raise ReceiptError if a receipt's JSON fields were edited after they were sealed; one without passes."""
+    told = receipt.get("provenance")
+    stated = told.get(SEAL) if isinstance(told, dict) else None
+    if stated is not None and stated != seal_of(receipt):
+        raise ReceiptError("the receipt was edited after it was sealed, so it is no measure; see polykv verify")
+
+
 def options_in(provenance: Mapping[str, Any]) -> ReplayOptions:
     """The options that a receipt was made with; the reference's if it tells of none. Raises ReceiptError."""
     if "options" not in provenance:

@@ -1,14 +1,22 @@
 """The receipt in a file: the file itself, or what a report holds."""
 
 from polykv_core.errors import ReceiptError
+from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report import receipts_in_report
 
 
-def receipt_in(data: bytes) -> bytes:
-    """The bytes of the one receipt in a file's bytes. Raises ReceiptError for a report with none or several."""
+def receipt_in(data: bytes, fixture_digest: str | None = None) -> bytes:
+    """The bytes of the receipt in a file's bytes; of a report with several, the one of this fixture.
+
+    Raises ReceiptError for a report with none, or with several where none is of the fixture.
+    """
     if not data.lstrip().startswith(b"<"):
         return data
     receipts = receipts_in_report(data)
-    if len(receipts) > 1:
-        raise ReceiptError(f"the report holds {len(receipts)} receipts; download the one you mean from it")
-    return receipts[0]
+    if len(receipts) == 1:
+        return receipts[0]
+    for receipt in receipts:
+        if fixture_digest is not None and CapturedReplayReceipt.from_json(receipt).fixture_digest == fixture_digest:
+            return receipt
+    whose = "and none is of this fixture" if fixture_digest else "download the one you mean from it"
+    raise ReceiptError(f"the report holds {len(receipts)} receipts, {whose}")

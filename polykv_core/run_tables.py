@@ -24,7 +24,7 @@ def outcomes_text(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         name, receipt = Text(inert(outcome.name)), outcome.receipt
         if receipt is None:
-            table.add_row(name, Text("none", style="bold red"), "", inert(outcome.error))
+            table.add_row(name, Text("none", style="bold red"), "", "", "", "")
             continue
         gate = tightest(receipt)
         told = ("every gate is off", "", "") if gate is None else (gate.gate.label, number(gate.value), _rule(gate))

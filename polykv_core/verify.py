@@ -9,18 +9,20 @@ from typing import Any
 
 from polykv_core.canonical import as_read
 from polykv_core.checks import Checks, shown
-from polykv_core.differences import Difference, differences
+from polykv_core.differences import Difference, differences, unknown_fields
 from polykv_core.errors import ReceiptError
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.health import Finding
 from polykv_core.jsontext import Source, read_json
 from polykv_core.measure import OnQuery, keep_going, measure
 from polykv_core.model_case import ModelReplayCase
-from polykv_core.provenance import SEAL, finite, seal_of
+from polykv_core.provenance import SEAL, facts_in, finite, seal_of
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
 from polykv_core.replay import judge, run_model_case
 from polykv_core.version import Versions
 
+_OTHER_KINDS = {"output_projection": "a captured fixture", "shape": "a model-replay case", "candidate_ks": "a config"}
+_MOST_LISTED = 5
 _PLAIN = re.compile(r"[A-Za-z0-9.:+-]{1,80}")
 
 _check = Checks(ReceiptError)
@@ -31,7 +33,7 @@ class Verification:
     """What a receipt's check found: `faults`, the first the most telling, none for a receipt that holds; and `notes`.
 
     Codes of faults: edited, another_fixture, numbers_moved. Of notes: no_seal, another_version, another_file,
-    last_digits. `differences` are the fields beyond tolerance, in the receipt's order.
+    last_digits, unknown_fields. `differences` are the fields beyond tolerance, in the receipt's order.
     """
 
     faults: tuple[Finding, ...]
@@ -47,7 +49,11 @@ class Verification:
 def receipt_fields(source: Source) -> Mapping[str, Any]:
     """A receipt file's JSON fields, whatever they say; a string is the JSON text itself. Raises ReceiptError."""
     text = io.StringIO(source) if isinstance(source, str) else source
-    return _check.record(as_read(read_json(text, ReceiptError)), "the receipt", ("candidate_results",))
+    fields = _check.record(as_read(read_json(text, ReceiptError)), "the receipt")
+    for mark, kind in _OTHER_KINDS.items():
+        if mark in fields and "candidate_results" not in fields:
+            raise ReceiptError(f"the file is {kind}, not a receipt; are the two files in the right order?")
+    return _check.record(fields, "the receipt", ("candidate_results",))
 
 
 def is_model_replay(fields: Mapping[str, Any]) -> bool:
@@ -64,27 +70,31 @@ def verify(fields: Mapping[str, Any], fixture: CapturedReplayFixture, on_query: 
     fields = as_read(fields)
     stated = CapturedReplayReceipt.from_dict(fields)
     told = stated.provenance
+    if SEAL in told:
+        facts_in(told)  # a receipt that was sealed says this in full
     edited = _edited(fields, told)
     another = _another_fixture(stated, fixture)
     if another:
         return Verification((*edited, another), _unsealed(told), ())
     found = judge(measure(fixture, stated.config.candidate_ks, on_query, options=stated.options), stated.config)
-    # Through text and back, so that both sides are what a file holds.
-    apart = tuple(differences(fields, json.loads(found.to_json()), "", _largest_perplexity(stated)))
+    apart = _held_against(fields, found)
     beyond = tuple(difference for difference in apart if not difference.within)
     version = () if beyond else _another_version(told)  # else it may be why
-    notes = (*_unsealed(told), *version, *_another_file(told, fixture), *_last_digits(apart))
+    notes = (*_unsealed(told), *version, *_another_file(told, fixture), *_last_digits(apart), *_unknown(fields, found))
     return Verification(_faults(edited, beyond, told), notes, beyond)
 
 
 def verify_model(fields: Mapping[str, Any], case: ModelReplayCase) -> Verification:
     """Hold a model replay's receipt against its case, by its numbers. Raises ReceiptError for what is no receipt."""
     fields = as_read(fields)
-    stated = ModelReplayReceipt.from_dict(fields)
+    ModelReplayReceipt.from_dict(fields)  # refuses what is no receipt
+    told = fields.get("provenance")
+    told = told if isinstance(told, dict) else {}
     found = run_model_case(case)
-    apart = tuple(differences(fields, json.loads(found.to_json()), "", _largest_perplexity(stated)))
+    apart = _held_against(fields, found)
     beyond = tuple(difference for difference in apart if not difference.within)
-    return Verification(_faults((), beyond, {}), (*_unsealed({}), *_last_digits(apart)), beyond)
+    notes = (*_unsealed(told), *_last_digits(apart), *_unknown(fields, found))
+    return Verification(_faults(_edited(fields, told), beyond, told), notes, beyond)
 
 
 def verification_dict(found: Verification) -> dict[str, Any]:
@@ -120,7 +130,8 @@ def _edited(fields: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[Finding
 def _another_fixture(stated: CapturedReplayReceipt, fixture: CapturedReplayFixture) -> Finding | None:
     facts, told = vars(fixture.facts), stated.provenance.get("fixture")
     told = told if isinstance(told, dict) else {}
-    if told.get("digest", fixture.digest) == fixture.digest and stated.model_id == fixture.model_id:
+    # The digest is of the model id as well.
+    if told["digest"] == fixture.digest if "digest" in told else stated.model_id == fixture.model_id:
         return None
     apart = [
         f"{name} is {shown(facts[name])}, in the receipt {shown(told[name])}"
@@ -205,11 +216,22 @@ def _last_digits(differences: tuple[Difference, ...]) -> tuple[Finding, ...]:
     )
 
 
-def _largest_perplexity(receipt: CapturedReplayReceipt | ModelReplayReceipt) -> float:
-    """A difference of perplexities is as exact as they are."""
-    return max(
-        max(candidate.ppl_proxy_exact, candidate.ppl_proxy_compressed) for candidate in receipt.candidate_results
-    )
+def _held_against(
+    fields: Mapping[str, Any], found: CapturedReplayReceipt | ModelReplayReceipt
+) -> tuple[Difference, ...]:
+    """Every field that the receipt states otherwise than the replay."""
+    # Through text and back, so that both sides are what a file holds.
+    return tuple(differences(fields, json.loads(found.to_json()), ""))
+
+
+def _unknown(fields: Mapping[str, Any], found: CapturedReplayReceipt | ModelReplayReceipt) -> tuple[Finding, ...]:
+    """What a receipt says beside what a replay gives: nothing can be said of that."""
+    places = list(unknown_fields(fields, json.loads(found.to_json()), ""))
+    if not places:
+        return ()
+    listed = ", ".join(shown(place).strip("'\"") for place in places[:_MOST_LISTED])
+    more = f" and {len(places) - _MOST_LISTED} more" if len(places) > _MOST_LISTED else ""
+    return (Finding("unknown_fields", f"Nothing is known of these fields, and they were not checked: {listed}{more}."),)
 
 
 def _verbatim(value: Any) -> str:

@@ -21,11 +21,17 @@ _HISTORIES = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def history(monkeypatch, tmp_path_factory):
+def own_history(monkeypatch, tmp_path_factory):
     """A history of the test's own, not there yet: no test reads or writes that of whoever runs it."""
     path = tmp_path_factory.getbasetemp() / f"history-{next(_HISTORIES)}.sqlite"
     monkeypatch.setenv("POLYKV_STORE", str(path))
     return path
+
+
+@pytest.fixture
+def history(own_history):
+    """Where the test's history is, or will be."""
+    return own_history
 
 
 @pytest.fixture

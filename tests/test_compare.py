@@ -125,7 +125,7 @@ def test_runs_with_another_option_are_comparable_only_where_that_is_said(name, v
             compare(RUN, other, across)
         text = str(refused.value)
         assert text.startswith(f"the runs are not comparable: {name} is {told} in one and {value} in the other; ")
-        assert text.endswith(f"to compare just that, say so: across {name}")
+        assert text.endswith(f"to compare just that, name it as what differs on purpose (--across {name})")
     found = compare(RUN, other, [name])
     assert any(moved.differs for moved in found.at_ks)
     assert all(moved.interval is not None for moved in found.at_ks)
@@ -138,7 +138,7 @@ def test_runs_by_another_statistic_are_comparable_only_where_that_is_said():
         compare(RUN, other)
     assert str(refused.value) == (
         "the runs are not comparable: statistic is mean in one and p95 in the other; "
-        "to compare just that, say so: across statistic"
+        "to compare just that, name it as what differs on purpose (--across statistic)"
     )
     found = compare(RUN, other, ["statistic"])
     assert {moved.interval for moved in found.at_ks} == {None}

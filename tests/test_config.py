@@ -283,3 +283,10 @@ def test_a_config_file_may_name_a_statistic():
     """As any other field."""
     text = b'{"candidate_ks": [8], "statistic": "worst"}'
     assert load_captured_config(text) == CapturedReplayConfig((8,), statistic="worst")
+
+
+def test_too_many_candidates_are_refused():
+    """Each is judged and written by itself; a million of them would take all memory."""
+    assert len(CapturedReplayConfig(tuple(range(1, 10_001))).candidate_ks) == 10_000
+    with pytest.raises(ConfigError, match="candidate_ks has 10001 entries; at most 10000"):
+        CapturedReplayConfig(tuple(range(1, 10_002)))

@@ -12,6 +12,7 @@ from command_line import assert_one_error_line, one_line, polykv, polykv_process
 from support import GOLDEN, fixture_fields
 
 from polykv_core.history import open_store
+from polykv_core.provenance import sealed
 
 FIELDS = fixture_fields(rows=12, shared=6, queries=3)
 OTHER = fixture_fields(rows=12, shared=6, queries=3, draw=1) | {"model_id": "other"}
@@ -588,7 +589,7 @@ def test_versions_that_differ_are_named(path, tmp_path):
     polykv("replay", path, "--keep", "--receipt", place)
     fields = json.loads(place.read_bytes())
     fields["provenance"]["made_with"]["polykv"] = f"9 {HOSTILE}"
-    result = polykv("history", "compare", 1, written(tmp_path, fields, "receipt.json"))
+    result = polykv("history", "compare", 1, written(tmp_path, sealed(fields), "receipt.json"))
     assert result.exit_code == 0
     assert "Made with other versions: polykv " in one_line(result.stdout)
     assert not {"\x1b", "\r", "\x07", "\u202e"} & set(result.output)

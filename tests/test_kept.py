@@ -217,3 +217,17 @@ def test_it_is_an_archive_of_numpy():
     with np.load(io.BytesIO(KEPT), allow_pickle=False) as arrays:
         assert set(arrays) == {"header", *(field.name for field in fields(MEASUREMENT.queries))}
         np.testing.assert_array_equal(arrays["cosine"], MEASUREMENT.queries.cosine)
+
+
+@pytest.mark.parametrize("ks", [[1, 1, 3], [0, 2, 3], [float("inf"), 2, 3]])
+def test_ks_that_no_replay_has_are_refused(ks):
+    """Twice the same, none at all, and infinitely many."""
+    with np.load(io.BytesIO(packed(MEASUREMENT.by("mean"), MEASUREMENT.candidate_ks[:1]))) as arrays:
+        held = dict(arrays)
+    header = json.loads(held["header"].tobytes())
+    header["candidate_ks"] = [*ks, *header["candidate_ks"]][: len(header["candidate_ks"])]
+    held["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    file = io.BytesIO()
+    np.savez_compressed(file, **held)
+    with pytest.raises(ReceiptError, match="the kept measurement is damaged"):
+        unpacked(file.getvalue())

@@ -1,12 +1,13 @@
 """`polykv replay --baseline`: gates relative to a run that was kept, or to a receipt."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from command_line import assert_one_error_line, polykv, written
 from support import GOLDEN, fixture_fields
 
-from polykv_core import GATES
+from polykv_core import GATES, CapturedReplayConfig, load_fixture, run_captured_model_replay
 from polykv_core.commands import replay as command
 
 FIELDS = fixture_fields(rows=12, shared=6, queries=3)
@@ -201,3 +202,47 @@ def test_a_baseline_without_a_history_is_told_how_to_begin_one(path, history):
         assert_one_error_line(result)
         assert f"there is no history at {history}; `polykv replay FIXTURE --keep` begins one" in result.stderr
     assert not history.exists()
+
+
+def test_an_edited_receipt_is_no_baseline(path, baseline, tmp_path):
+    """Its numbers mean nothing: refused before they become a gate, also where two runs are compared."""
+    honest = written(tmp_path, baseline, "honest.json")
+    metrics = baseline["metrics"] | {"kl_divergence_mean": 9.0}
+    edited = written(tmp_path, baseline | {"metrics": metrics}, "edited.json")
+    result = polykv("replay", path, "--baseline", edited, "--worse-by", "max-kl-divergence=10")
+    assert_one_error_line(result)
+    assert "the receipt was edited after it was sealed" in result.stderr
+    assert_one_error_line(polykv("history", "compare", honest, edited))
+
+
+def test_a_relative_gate_that_lets_everything_pass_is_refused(path, tmp_path):
+    """Some per cent below an agreement of 0 is 0, which switches the gate off: that was not asked for."""
+    result = polykv("replay", path, "--baseline", no_agreement(path, tmp_path), "--worse-by", "min-top1-agreement=10")
+    assert_one_error_line(result)
+    assert "Top-1 agreement 10 % worse than the baseline's 0 lets everything pass" in result.stderr
+
+
+def no_agreement(path, tmp_path):
+    """A receipt of the fixture whose selected candidate never agrees."""
+    receipt = run_captured_model_replay(load_fixture(path), CapturedReplayConfig((2,)))
+    metrics = replace(receipt.metrics, top1_agreement=0.0)
+    fields = json.loads(replace(receipt, metrics=metrics).to_json())
+    return written(tmp_path, fields, "none.json")
+
+
+def test_a_gate_is_relative_once(path):
+    """Two per cents for one gate contradict each other."""
+    twice = ("--worse-by", "max-kl-divergence=10", "--worse-by", "max-kl-divergence=1000")
+    result = polykv("replay", path, "--baseline", 1, *twice)
+    assert_one_error_line(result)
+    assert "max-kl-divergence is given twice" in result.stderr
+
+
+def test_what_gates_are_relative_to_is_told(path, baseline, tmp_path):
+    """Above the table and in the summary, for a threshold of many digits explains nothing."""
+    summary, held = tmp_path / "summary.md", written(tmp_path, baseline, "baseline.json")
+    command = ("--baseline", held, "--worse-by", "max-kl-divergence=10", "--markdown", summary)
+    result = polykv("replay", path, *command)
+    told = f"at most max-kl-divergence 10 % worse than in {held}"
+    assert told in result.stdout
+    assert "Relative gates: at most" in summary.read_text()

@@ -289,7 +289,7 @@ def test_a_bad_fixture_stops_no_other(path, other, tmp_path):
     assert len(told) == 2
     verdicts = [line.split()[1] for line in result.stdout.splitlines()[1:5]]
     assert verdicts == ["none", "pass", "none", "pass"]
-    assert f"NO VERDICT: 2 of 4 fixtures have none, the first {missing} (cannot read " in result.stdout
+    assert f"NO VERDICT: 2 of 4 fixtures have none, the first cannot read {missing}: " in result.stdout
     assert len(os.listdir(tmp_path / "receipts")) == 2
 
 
@@ -480,3 +480,24 @@ def test_a_name_that_is_no_text_is_replayed_written_and_kept(tmp_path, history):
     assert (result.returncode, result.stderr) == (1, b"")
     with open_store(history) as kept:
         assert kept.run(1).summary.file_name == r"\udcff.json"
+
+
+def test_the_report_says_that_there_is_no_verdict(path, tmp_path):
+    """A fixture that cannot be read stands first in it, and nothing says PASSED for the call; so it is without any."""
+    broken, report = tmp_path / "broken.json", tmp_path / "report.html"
+    broken.write_bytes(b"{")
+    for fixtures in ((path, broken), (broken,)):
+        assert polykv("replay", *fixtures, *WIDE, "--html", report).exit_code == 2
+        text = report.read_text()
+        assert "<title>NO VERDICT: polykv report</title>" in text
+        assert f"{broken}: NO VERDICT, " in text
+
+
+def test_two_files_of_one_head_have_a_receipt_each(path, tmp_path):
+    """Their content is the same and so is the name; the second gets a number."""
+    again = tmp_path / "again.json"
+    again.write_bytes(path.read_bytes() + b"\n")
+    polykv("replay", path, again, "--receipts", tmp_path / "receipts")
+    names = sorted(os.listdir(tmp_path / "receipts"))
+    assert len(names) == 2
+    assert names[1] == names[0].replace(".json", "_2.json")

@@ -296,3 +296,19 @@ def test_a_number_that_is_not_finite_is_refused():
 def test_the_same_parts_give_the_same_bytes():
     """No clock, no path of this machine."""
     assert html_report([part()]) == html_report([part()])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (lambda text: "<![" + text, "no HTML that polykv wrote"),
+        (
+            lambda text: text.replace("data:application/json;base64,", "data:application/json;charset=utf-8;base64,"),
+            "download",
+        ),
+    ],
+)
+def test_a_report_that_was_tampered_with_is_refused(changed, told):
+    """A declaration that the parser chokes on, and a link that offers something else to download."""
+    with pytest.raises(ReceiptError, match=told):
+        receipts_in_report(changed(html_report([part()])))

@@ -121,6 +121,6 @@ def test_any_text_can_be_read_back(name, model_id, error):
 
 
 def test_what_xml_cannot_hold_is_replaced():
-    """NUL, escape, a lone surrogate, U+FFFE; a tab, markup and an emoji stay."""
-    (suite,) = read(Outcome("\x00\x1b\ud800\ufffe\t<&>\"'😀", None))
-    assert suite.name == "����\t<&>\"'😀"
+    """NUL, escape, a lone surrogate, U+FFFE; markup and an emoji stay, and what moves text about is escaped."""
+    (suite,) = read(Outcome("\x00\x1b\ud800\ufffe\t\u202e<&>\"'😀", None))
+    assert suite.name == "����\\t\\u202e<&>\"'😀"

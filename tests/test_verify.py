@@ -401,9 +401,46 @@ def test_a_part_of_the_provenance_that_was_taken_out_is_missed(part):
     """Also after a new seal: what this program always writes is a difference where it is not there."""
     fields = json.loads(json.dumps(FIELDS))
     del fields["provenance"][part]
+    if part == "findings":
+        with pytest.raises(ReceiptError, match="the receipt, provenance has no field 'findings'"):
+            verify(sealed(fields), FIXTURE)
+        return
     found = verify(sealed(fields), FIXTURE)
     assert [finding.code for finding in found.faults] == ["numbers_moved"]
     assert found.differences[0].place == f"provenance, {part}"
+
+
+def test_a_perplexity_far_off_at_one_k_gives_another_k_no_room():
+    """The tolerance of a perplexity is that of its own candidate, as replayed."""
+    fields = json.loads(json.dumps(FIELDS))
+    fields["candidate_results"][0]["ppl_proxy_compressed"] = 1e12
+    fields["candidate_results"][1]["ppl_proxy_compressed"] += 1.0
+    found = verify(sealed(fields), FIXTURE)
+    assert [one.place for one in found.differences] == [
+        "candidate_results[0], ppl_proxy_compressed",
+        "candidate_results[1], ppl_proxy_compressed",
+    ]
+
+
+@pytest.mark.parametrize(("path", "more"), [(("fixture", "seed"), 0.25), (("fixture", "vocab"), 0.0003)])
+def test_a_count_has_no_tolerance(path, more):
+    """A whole number that was written with a fraction, however small, is another one, or no receipt."""
+    fields = json.loads(json.dumps(FIELDS))
+    fields["provenance"][path[0]][path[1]] += more
+    assert refused_with(ReceiptError, lambda: verify(sealed(fields), FIXTURE)) is not None
+    fields = json.loads(json.dumps(FIELDS))
+    fields["provenance"]["queries"]["rows"][0] += more
+    assert not verify(sealed(fields), FIXTURE).verified
+
+
+def test_fields_that_no_replay_gives_are_told():
+    """They verify nothing: a note names them, wherever they stand."""
+    fields = json.loads(json.dumps(FIELDS)) | {"audited_by": "somebody"}
+    fields["candidate_results"][0]["speedup"] = 99
+    found = verify(sealed(fields), FIXTURE)
+    assert found.verified
+    (note,) = [finding for finding in found.notes if finding.code == "unknown_fields"]
+    assert "candidate_results[0], speedup, audited_by" in note.text
 
 
 @pytest.mark.parametrize("nothing", [None, "absent"])
@@ -590,3 +627,14 @@ def test_a_receipt_in_memory_is_held_as_its_file_is():
     """By its fields."""
     receipt = CapturedReplayReceipt.from_dict(FIELDS)
     assert verify(receipt.to_dict(), FIXTURE) == held(FIELDS)
+
+
+def test_a_model_replay_s_receipt_with_a_false_seal_was_edited():
+    """It is sealed by nobody here, but a seal that does not fit is a lie; other provenance is told as unchecked."""
+    case = next(case for case in model_cases() if not case.error)
+    model_case = load_model_case(case.input)
+    fields = json.loads(run_model_case(model_case).to_json())
+    lies = {"statistics": {"lies": 1}, SEAL: f"sha256:{'f' * 64}"}
+    assert [fault.code for fault in verify_model(fields | {"provenance": lies}, model_case).faults] == ["edited"]
+    found = verify_model(fields | {"provenance": {"statistics": {"lies": 1}}}, model_case)
+    assert "unknown_fields" in [note.code for note in found.notes]

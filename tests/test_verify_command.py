@@ -60,7 +60,7 @@ def test_a_receipt_of_the_fixture_holds(path, receipt):
     result = polykv("verify", receipt, path)
     assert_held(result)
     facts = [line.split(maxsplit=1) for line in result.stdout.splitlines()[:3]]
-    assert facts == [["Receipt", str(receipt)], ["Fixture", str(path)], ["Verdict", "FAILED at k = 64"]]
+    assert facts == [["Receipt", str(receipt)], ["Fixture", str(path)], ["It", "says  FAILED at k = 64"]]
 
 
 def test_a_receipt_with_everything_else_than_the_reference_holds(path, tmp_path):
@@ -155,13 +155,15 @@ def test_nonsense_for_a_receipt_is_no_answer(path, tmp_path, nonsense):
     assert str(place) in result.stderr
 
 
-def test_a_report_of_several_receipts_is_no_answer(path, tmp_path):
-    """The line says how many there are."""
+def test_of_a_report_with_several_receipts_the_fixture_s_is_held(path, tmp_path):
+    """The digest says which; a report with none of that fixture is no answer."""
     other, report = written(tmp_path, OTHER, "other.json"), tmp_path / "report.html"
     polykv("replay", path, other, "--html", report)
-    result = polykv("verify", report, path)
+    assert_held(polykv("verify", report, path))
+    assert_held(polykv("verify", report, other))
+    result = polykv("verify", report, SAMPLES / "synthetic_d64_sink.json")
     assert_one_error_line(result)
-    assert f"{report}: the report holds 2 receipts" in result.stderr
+    assert f"{report}: the report holds 2 receipts, and none is of this fixture" in result.stderr
 
 
 def test_nonsense_for_a_fixture_is_no_answer(receipt, tmp_path):

@@ -15,6 +15,7 @@ from polykv_core import (
     command_line,
     gates_off,
     judge,
+    judged,
     parse_ks,
     receipt_stem,
     relative_config,
@@ -24,6 +25,7 @@ from polykv_core.history import RunQuery, RunSummary
 
 _LABELS = {gate.threshold: gate.label for gate in GATES}
 _PERCENT, _RELATIVE = "relative_percent", "relative_gates"
+_FAULT = "relative_fault"
 
 
 def draw_filters(every: tuple[RunSummary, ...]) -> RunQuery:
@@ -50,6 +52,7 @@ def draw_list(runs: tuple[RunSummary, ...]) -> None:
             "Saved (UTC)": words.unbroken(f"{run.saved_at:%Y-%m-%d %H:%M}"),
             "Verdict": words.unbroken(words.marked(run.passed)),
             "k": str(run.selected_candidate_k),
+            "Replay": "with options" if run.schema_version.endswith("_with_options") else "reference",
             "Fails": words.listed([_LABELS[name] for name in run.failing_gates]),
             "Tags": as_data(", ".join(run.tags)),
             "Note": as_data(run.note),
@@ -64,7 +67,8 @@ def draw_list(runs: tuple[RunSummary, ...]) -> None:
 
 def in_brief(run: RunSummary) -> str:
     """A run to choose."""
-    return f"{run.id}: {words.verb(run.passed)}, {run.file_name or run.model_id}"[:60]
+    told = [words.verb(run.passed), *run.tags, run.file_name or run.model_id, f"{run.saved_at:%m-%d %H:%M}"]
+    return f"{run.id}: {', '.join(told)}"[:80]
 
 
 def as_data(text: str) -> str:
@@ -82,20 +86,42 @@ def draw_run(run: Opened) -> None:
     with then.container(border=True, height="stretch"):
         st.markdown("**As it was kept**")
         st.markdown(words.marked(run.receipt.passed) + f" at k = {run.receipt.selected_candidate_k}")
-        for blocker in run.receipt.blockers:
-            st.text(blocker)
-        facts = [run.receipt.model_id, run.summary.file_name, run.receipt.fixture_digest, run.summary.note]
-        st.text("\n".join(fact for fact in facts if fact))
+        draw_blockers(run.receipt)
+        facts = {
+            "Fixture": run.summary.file_name,
+            "Model": run.receipt.model_id,
+            "Digest": run.receipt.fixture_digest,
+            "Note": run.summary.note,
+        }
+        st.text("\n".join(f"{name}: {fact}" for name, fact in facts.items() if fact))
+        st.caption(f"Its gates: {gates_told(run.receipt)}.")
         verdict.draw_apart(run.receipt)
         downloads.draw_receipt(run.receipt, f"run-{run.summary.id}_{receipt_stem(run.receipt)}.json", "kept_receipt")
     with now.container(border=True, height="stretch"):
         st.markdown("**At the gates on the left**")
         draw_judged_anew(run)
+    st.markdown("**Every candidate, as it was kept**")
     verdict.draw_candidates(run.receipt)
     with st.expander("Gates relative to this run", icon=":material/percent:"):
         draw_relative(run)
     with st.expander("Tags, note, baseline, deletion", icon=":material/label:"):
         kept_runs.draw_label(run.summary)
+
+
+def draw_blockers(receipt: CapturedReplayReceipt) -> None:
+    """Why a verdict fails, in sentences."""
+    failed = judged.blockers(receipt)
+    if failed:
+        st.markdown("\n".join(f"- {words.blocker(one)}" for one in failed))
+
+
+def gates_told(receipt: CapturedReplayReceipt) -> str:
+    """The gates that a run was held against, in words."""
+    told = [
+        f"{one.gate.label} {'off' if one.off else words.rule(one.gate, one.threshold)}"
+        for one in judged.gates_at_selected(receipt)
+    ]
+    return f"{words.listed(told)}; {words.STATISTICS[receipt.config.statistic]}"
 
 
 def draw_judged_anew(run: Opened) -> None:
@@ -108,8 +134,7 @@ def draw_judged_anew(run: Opened) -> None:
         notices.draw_fault("It cannot be judged at these.", str(bad))
         return
     st.markdown(words.marked(receipt.passed) + f" at k = {receipt.selected_candidate_k}")
-    for blocker in receipt.blockers:
-        st.text(blocker)
+    draw_blockers(receipt)
     off = gates_off(config)
     if off:
         st.caption(f"Off: {words.listed([_LABELS[name] for name in off])}.")
@@ -129,6 +154,9 @@ def draw_relative(run: Opened) -> None:
         on_click=set_relative,
         args=(run.receipt,),
     )
+    fault = st.session_state.pop(_FAULT, "")
+    if fault:
+        notices.draw_fault("These gates cannot be set.", fault)
     if names:
         st.markdown("**The same from the command line**")
         st.code(relative_command(run), language=None, wrap_lines=True)
@@ -137,7 +165,11 @@ def draw_relative(run: Opened) -> None:
 def set_relative(baseline: CapturedReplayReceipt) -> None:
     """Put the relative gates into the sidebar, with the statistic that they are of."""
     names = st.session_state[_RELATIVE]
-    moved = relative_config(settings.DEFAULTS, baseline, dict.fromkeys(names, st.session_state[_PERCENT]))
+    try:
+        moved = relative_config(settings.DEFAULTS, baseline, dict.fromkeys(names, st.session_state[_PERCENT]))
+    except PolyKvError as bad:
+        st.session_state[_FAULT] = str(bad)
+        return
     settings.apply({settings.STATISTIC: baseline.config.statistic})
     settings.apply_thresholds({name: getattr(moved, name) for name in names})
 

@@ -16,7 +16,7 @@ _CHANGES = {
     "fixed": ":green[:material/trending_up:] fixed: it failed, and passes now",
     "same": ":material/trending_flat: the same verdict",
 }
-_MARKS = {"regressed": "✕ regressed", "fixed": "✓ fixed", "same": "same"}
+_MARKS = {"regressed": "✕ regressed", "fixed": "✓ fixed"}
 
 
 def draw(runs: Sequence[Opened]) -> None:
@@ -89,5 +89,5 @@ def _row(one: Moved, first: Opened, other: Opened) -> dict[str, str]:
         "Difference": words.number(one.difference, 3),
         "95 % interval": words.span(one.interval),
         "Moved": f"{side}, clearly" if one.clear else side,
-        "Gate": _MARKS[one.change],
+        "Gate": f"{words.verb(one.before.passed)} in both" if one.change == "same" else _MARKS[one.change],
     }

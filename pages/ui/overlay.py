@@ -11,9 +11,9 @@ from pages.ui import plotly_axis
 from polykv_core import GATES, CapturedMeasurement, CapturedReplayReceipt, Gate, judged, words
 from polykv_core.axis import KAxis
 
-# Okabe and Ito's, legible on light and on dark.
+# After Okabe and Ito, the blue lighter so that it is seen on dark too.
 _LOOKS = (
-    ("#0072B2", "solid", "circle"),
+    ("#2B83C6", "solid", "circle"),
     ("#D55E00", "dash", "square"),
     ("#009E73", "dot", "diamond"),
     ("#CC79A7", "dashdot", "triangle-up"),

@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +15,15 @@ from pages.ui.jobs import OnQuery
 from pages.ui.replayed import Read
 from pages.ui.state import Shown
 from pages.ui.uploads import Upload
-from polykv_core import PolyKvError, Verification, load_fixture, load_model_case, receipt_fields, verify
+from polykv_core import (
+    CapturedReplayReceipt,
+    PolyKvError,
+    Verification,
+    load_fixture,
+    load_model_case,
+    receipt_fields,
+    verify,
+)
 from polykv_core.receipt_file import receipt_in
 from polykv_core.verify import is_model_replay, verify_model
 
@@ -72,13 +81,14 @@ def check(shown: Shown | None) -> Check:
         jobs.forget(uploads.VERIFY_JOB)
         return Check()
     try:
-        data = receipt_in(receipt.read())
+        # Of a report with several receipts, the one of the fixture on screen; another fixture is asked for its digest.
+        data = receipt_in(receipt.read(), _digest(other, shown))
         fields = receipt_fields(io.BytesIO(data))
         model = is_model_replay(fields)
         read: Read
         if other is not None:
             read, whose, name = other.read, f"upload {other.number}", other.name
-        elif shown is not None and not model:
+        elif shown is not None and not model and _stated_digest(fields) in (None, shown.source.digest):
             read, whose, name = shown.replayed.read, shown.source.digest, shown.source.name
         else:
             return Check(missing=_CASE_MISSING if model else _FIXTURE_MISSING)
@@ -89,6 +99,18 @@ def check(shown: Shown | None) -> Check:
         return Check(cancelled=True)
     except PolyKvError as bad:
         return Check(fault=str(bad))
+
+
+def _digest(other: Upload | None, shown: Shown | None) -> str | None:
+    if other is not None:
+        with suppress(PolyKvError):
+            return load_fixture(other.read()).digest
+    return None if shown is None else shown.source.digest
+
+
+def _stated_digest(fields: Mapping[str, Any]) -> str | None:
+    """Of which fixture a receipt says it is, if it says so."""
+    return CapturedReplayReceipt.from_dict(fields).fixture_digest
 
 
 def try_again() -> None:

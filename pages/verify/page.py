@@ -19,6 +19,7 @@ _NAMED = {
     "another_version": (":material/update:", "Another version, the same numbers"),
     "another_file": (":material/draft:", "Another file, the same content"),
     "last_digits": (":material/decimal_decrease:", "Last digits differ"),
+    "unknown_fields": (":material/help:", "Fields that were not checked"),
 }
 
 
@@ -27,7 +28,7 @@ def draw_result(checked: Checked) -> None:
     found, fields = checked.found, checked.fields
     if found.verified:
         st.title(":green[:material/verified:] VERIFIED", anchor=False)
-        st.markdown("Replayed anew from the fixture, everything that the receipt states is what comes out.")
+        st.markdown("Replayed anew from the fixture, the receipt's verdict and numbers are what comes out.")
     else:
         st.title(f":red[:material/gpp_bad:] NOT VERIFIED: {_NAMED[found.faults[0].code][1].lower()}", anchor=False)
     with st.container(border=True):

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from polykv_core.commands.options import gate_options, gates_given, option_name
+from polykv_core.commands.options import gate_options_of_run, gates_given, option_name
 from polykv_core.commands.replay import report_one
 from polykv_core.commands.shared import keep, lines, write
 from polykv_core.commands.stores import existing_store, measurement_of, receipt_of, referred, store_option
@@ -82,7 +82,7 @@ def show_run(run: int, receipt: str | None, store: str | None) -> int:
 
 @history.command()
 @click.argument("run", type=click.IntRange(1))
-@gate_options
+@gate_options_of_run
 @click.option("--receipt", metavar="PATH", help="Write the new receipt there; - is standard output.")
 @store_option
 def rejudge(run: int, receipt: str | None, store: str | None, **given: Any) -> int:
@@ -95,7 +95,9 @@ def rejudge(run: int, receipt: str | None, store: str | None, **given: Any) -> i
         keep("--receipt", receipt, str(kept.path))
         found = kept.run(run)
     config = replace(receipt_of(found).config, **changed)
-    return report_one(judge(measurement_of(found), config), receipt, _facts(found.summary))
+    was = "passed" if found.summary.passed else "FAILED"
+    again = ("Judged again", f"it was kept as {was} at k = {found.summary.selected_candidate_k}")
+    return report_one(judge(measurement_of(found), config), receipt, [*_facts(found.summary), again])
 
 
 @history.command("compare")
@@ -106,7 +108,7 @@ def rejudge(run: int, receipt: str | None, store: str | None, **given: Any) -> i
 def compare_runs(runs: tuple[str, ...], across: tuple[str, ...], only: str, store: str | None) -> int:
     """Compare runs, by their numbers or as receipt files, each with the first: paired, query by query.
 
-    Exit status: 0 no verdict and no gate at a selected k regressed, 1 one did, 2 they are not comparable.
+    Exit status: 0 no verdict regressed, 1 one did, 2 they are not comparable.
     """
     if len(runs) < 2:
         raise click.UsageError("give at least two runs to compare")

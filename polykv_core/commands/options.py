@@ -1,6 +1,6 @@
 """The options that commands share: the ks, the gates, what departs from the reference, and a config file under them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
@@ -41,19 +41,29 @@ def whole_numbers(_ctx: click.Context, _param: click.Parameter, text: str | None
 
 def gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The ks, the statistic, and an option for each gate's threshold; what is not given comes from the config."""
+    return _with_gates(command, {**_DEFAULTS, "candidate_ks": ",".join(map(str, DEFAULT_CANDIDATE_KS))})
+
+
+def gate_options_of_run(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a run in the history; what is not given is as the run had it."""
+    return _with_gates(command, dict.fromkeys(_DEFAULTS, "the run's"))
+
+
+def _with_gates(command: Callable[..., Any], defaults: Mapping[str, object]) -> Callable[..., Any]:
     names = [option_name(gate) for gate in GATES]
     options = [
         click.option(
             "--candidate-ks",
             metavar="K,K,...",
             callback=whole_numbers,
-            help="Numbers of rows to read, in order of preference.  "
-            f"[default: {','.join(map(str, DEFAULT_CANDIDATE_KS))}]",
+            help=f"Numbers of rows to read, in order of preference.  [default: {defaults['candidate_ks']}]",
         ),
         click.option("--gate-off", multiple=True, type=click.Choice(names), help="Switch a gate off."),
-        *(_threshold_option(gate) for gate in GATES),
+        *(_threshold_option(gate, defaults[gate.threshold]) for gate in GATES),
         click.option(
-            "--statistic", type=click.Choice(STATISTICS), help="Over the queries, for the gates.  [default: mean]"
+            "--statistic",
+            type=click.Choice(STATISTICS),
+            help=f"Over the queries, for the gates.  [default: {defaults['statistic']}]",
         ),
     ]
     for option in reversed(options):
@@ -105,7 +115,7 @@ def settings_at(path: str | None, given: dict[str, Any]) -> tuple[CapturedReplay
     return replace(config, **changed), replace(replayed, **options)
 
 
-def _threshold_option(gate: Gate) -> Callable[..., Any]:
+def _threshold_option(gate: Gate, default: object) -> Callable[..., Any]:
     bound = "Lowest" if gate.side == "min" else "Highest"
-    text = f"{bound} {gate.label} that passes.  [default: {_DEFAULTS[gate.threshold]}]"
+    text = f"{bound} {gate.label} that passes.  [default: {default}]"
     return click.option(f"--{option_name(gate)}", type=float, metavar="X", help=text)

@@ -83,7 +83,7 @@ class Outputs:
             "receipt": (bool(receipts), lambda: receipts[0].to_json()),
             "junit": (True, lambda: junit_xml(outcomes)),
             "markdown": (True, lambda: markdown_summary(outcomes)),
-            "html": (bool(parts), lambda: html_report(parts)),
+            "html": (True, lambda: html_report(parts, [one for one in outcomes if one.receipt is None])),
             "csv": (bool(receipts), lambda: candidates_csv(receipts)),
         }
         for name, (possible, make) in makers.items():
@@ -95,8 +95,12 @@ class Outputs:
             Path(folder).mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as bad:
             raise click.ClickException(f"cannot make the folder {folder}: {reason(bad)}") from None
+        stems: list[str] = []
         for receipt in receipts:
-            path = os.path.join(folder, f"{receipt_stem(receipt)}.json")
+            stem = receipt_stem(receipt)
+            stems.append(stem)
+            again = stems.count(stem)  # the same head from two files
+            path = os.path.join(folder, f"{stem}{f'_{again}' if again > 1 else ''}.json")
             keep("--receipts", path, *self._inputs)  # such as the baseline
             write(path, receipt.to_json().encode("utf-8"))
         return folder

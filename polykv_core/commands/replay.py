@@ -12,7 +12,7 @@ from polykv_core.commands.shared import Facts, fixture_at, keep, lines, loaded, 
 from polykv_core.commands.stores import keep_option, name_of, referred
 from polykv_core.compare import ACROSS, check_comparable, check_statistic, relative_config
 from polykv_core.config import CapturedReplayConfig
-from polykv_core.errors import PolyKvError
+from polykv_core.errors import PolyKvError, StoreError
 from polykv_core.explain import explain
 from polykv_core.exports import command_line, receipt_stem
 from polykv_core.fixture import CapturedReplayFixture
@@ -100,7 +100,7 @@ def replay(fixtures: tuple[str, ...], config: str | None, **given: Any) -> int:
     told = outputs.written(outcomes, [one.part for one in replays if one.part is not None])
     if kept:
         with open_store(store) as history:
-            numbers = [_kept(history, one, tags, note) for one in replays if one.curve is not None]
+            numbers = _all_kept(history, replays, tags, note)
         if told is not None and numbers:
             told.append(("Kept", f"as run {', '.join(map(str, numbers))} in {history.path}"))
     for one in replays:
@@ -182,13 +182,19 @@ def _judged(path: str, fixture: CapturedReplayFixture, asked: Asked) -> Replayed
     receipt = judge(curve, config)
     if asked.written:
         receipt.to_json()  # what cannot be written is told of this fixture, and not later of all
+    relative = "".join(
+        f"{'; ' * bool(index)}{name.replace('_', '-')} {percent:g} % worse than in {asked.baseline}"
+        for index, (name, percent) in enumerate(asked.worse_by.items())
+    )
     part = None
     if asked.explained:
         explanation = explain(fixture, receipt.selected_candidate_k, asked.options)
         command = command_line(name_of(path), config, f"{receipt_stem(receipt)}.json", asked.options)
         part = ReportPart(name_of(path), receipt, curve, explanation, command)
     facts = [("Fixture", path), ("Model", fixture.model_id), ("Queries", queries_told(fixture))]
-    return Replayed(Outcome(path, receipt), facts, curve, part)
+    if relative:
+        facts.append(("Relative", f"at most {relative}"))
+    return Replayed(Outcome(path, receipt, relative=relative), facts, curve, part)
 
 
 def _relative(texts: Sequence[str], given: dict[str, Any]) -> dict[str, float]:
@@ -204,9 +210,24 @@ def _relative(texts: Sequence[str], given: dict[str, Any]) -> dict[str, float]:
             raise click.UsageError(f"--worse-by {text!r}; expected GATE=PERCENT with one of {known}") from None
         if not 0.0 <= relative[thresholds[name]] < float("inf"):
             raise click.UsageError(f"--worse-by {text!r}; a per cent is a number of at least 0")
+        if sum(other.partition("=")[0] == name for other in texts) > 1:
+            raise click.UsageError(f"--worse-by {name} is given twice; give it once")
         if given[thresholds[name]] is not None or name in given["gate_off"]:
             raise click.UsageError(f"--{name} and --worse-by {name} contradict each other; give one of them")
     return relative
+
+
+def _all_kept(history: Store, replays: Sequence[Replayed], tags: Sequence[str], note: str | None) -> list[int]:
+    """The numbers of the runs, kept one after the other; one that cannot be kept says which were before it."""
+    numbers: list[int] = []
+    for one in replays:
+        if one.curve is not None:
+            try:
+                numbers.append(_kept(history, one, tags, note))
+            except StoreError as bad:
+                before = f"; kept before that: run {', '.join(map(str, numbers))}" if numbers else ""
+                raise click.ClickException(f"{one.outcome.name}: {bad}{before}") from None
+    return numbers
 
 
 def _kept(history: Store, one: Replayed, tags: Sequence[str], note: str | None) -> int:

@@ -14,10 +14,13 @@ from polykv_core.history import Run, Store, default_path, exists, open_store
 from polykv_core.history.runs import checked_note, checked_tags
 from polykv_core.kept import unpacked
 from polykv_core.measurement import CapturedMeasurement
+from polykv_core.provenance import check_seal
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.receipt_file import receipt_in
+from polykv_core.verify import receipt_fields
 
 PINNED = "pinned"
+_MOST_DIGITS = 40  # of a run's number; what is longer is a file's name
 
 store_option = click.option(
     "--store", metavar="PATH", help="The history's file.  [default: POLYKV_STORE, else one in your data folder]"
@@ -50,7 +53,7 @@ def referred(
     name: str, store: str | None, pinned: Callable[[Store], Run | None] | None = None
 ) -> CapturedReplayReceipt:
     """The receipt that a person means: a run by its number, "pinned", or a file with a receipt or a report."""
-    if name.isascii() and name.isdecimal():
+    if name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS:
         with existing_store(store) as history:
             return receipt_of(history.run(int(name)))
     if name == PINNED and pinned is not None:
@@ -59,7 +62,14 @@ def referred(
         if run is None:
             raise StoreError("no run of this fixture is pinned; pin one with polykv history pin RUN")
         return receipt_of(run)
-    return loaded(name, lambda data: CapturedReplayReceipt.from_json(io.BytesIO(receipt_in(data))))
+    return loaded(name, _sealed)
+
+
+def _sealed(data: bytes) -> CapturedReplayReceipt:
+    """A receipt in a file that nobody edited, as far as its seal tells."""
+    fields = receipt_fields(io.BytesIO(receipt_in(data)))
+    check_seal(fields)
+    return CapturedReplayReceipt.from_dict(fields)
 
 
 def keep_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ from polykv_core.commands.shared import Facts, fixture_at, keep, lines, loaded, 
 from polykv_core.model_case import load_model_case
 from polykv_core.program import FAILED, PASSED, show
 from polykv_core.receipt_file import receipt_in
+from polykv_core.report import receipts_in_report
 from polykv_core.terminal import is_standard_output, wrapped
 from polykv_core.verify import Verification, is_model_replay, receipt_fields, verification_dict, verify, verify_model
 
@@ -28,8 +29,7 @@ def verify_command(receipt: str, fixture: str, path: str | None) -> int:
     captured head, or for a model replay's receipt its case. Exit status: 0 it holds, 1 it does not, 2 no answer.
     """
     keep("--json", path, receipt, fixture)
-    fields = loaded(receipt, lambda data: receipt_fields(io.BytesIO(receipt_in(data))))
-    found = _verified(receipt, fields, fixture)
+    fields, found = _verified(receipt, fixture)
     if path is not None:
         data = (json.dumps(verification_dict(found), indent=2, ensure_ascii=False) + "\n").encode()
         if path == "-" or is_standard_output(path):
@@ -37,7 +37,7 @@ def verify_command(receipt: str, fixture: str, path: str | None) -> int:
             return PASSED if found.verified else FAILED
         write(path, data)
     facts: Facts = [("Receipt", receipt), ("Fixture", fixture)]
-    facts += [("Verdict", f"{'PASSED' if fields['passed'] else 'FAILED'} at k = {fields['selected_candidate_k']}")]
+    facts += [("It says", f"{'PASSED' if fields['passed'] else 'FAILED'} at k = {fields['selected_candidate_k']}")]
     show(f"{lines(facts)}\n{verification_text(found)}")
     return PASSED if found.verified else FAILED
 
@@ -54,13 +54,18 @@ def verification_text(found: Verification) -> str:
     return "\n".join([*parts, ""])
 
 
-def _verified(receipt: str, fields: Mapping[str, Any], fixture: str) -> Verification:
-    check: Callable[[], Verification]
-    if is_model_replay(fields):
-        case = loaded(fixture, load_model_case)
-        check = lambda: verify_model(fields, case)  # noqa: E731
-    else:
-        captured = fixture_at(fixture)
-        check = lambda: verify(fields, captured)  # noqa: E731
+def _verified(receipt: str, fixture: str) -> tuple[Mapping[str, Any], Verification]:
+    """What the receipt says, and what its check found."""
+    data = loaded(receipt, bytes)
     with naming(receipt):
-        return check()
+        several = data.lstrip().startswith(b"<") and len(receipts_in_report(data)) > 1
+        fields = None if several else receipt_fields(io.BytesIO(receipt_in(data)))
+    if fields is not None and is_model_replay(fields):
+        case = loaded(fixture, load_model_case)
+        with naming(receipt):
+            return fields, verify_model(fields, case)
+    captured = fixture_at(fixture)
+    with naming(receipt):
+        if fields is None:
+            fields = receipt_fields(io.BytesIO(receipt_in(data, captured.digest)))
+        return fields, verify(fields, captured)

@@ -31,6 +31,8 @@ def as_store_errors(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as bad:
         raise StoreError(_sentence(bad, path)) from None
+    except UnicodeDecodeError:  # SQLite's own message quotes a damaged name
+        raise StoreError(_sentence(sqlite3.DatabaseError("damaged names"), path)) from None
 
 
 def _sentence(bad: sqlite3.Error | OSError, path: Path) -> str:

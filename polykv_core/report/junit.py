@@ -13,6 +13,7 @@ from polykv_core.gates import CandidateReplayMetrics, GateVerdict, verdicts
 from polykv_core.judged import distinct
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report.outcome import Outcome
+from polykv_core.terminal import inert
 
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -75,5 +76,5 @@ def _count(element: ET.Element) -> None:
 
 
 def _held(text: str) -> str:
-    """Text as XML 1.0 can hold it."""
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+    """Text as XML 1.0 can hold it, on one line that does nothing where it is shown."""
+    return inert(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text))

@@ -31,7 +31,7 @@ def markdown_summary(outcomes: Sequence[Outcome]) -> str:
     end = list(_within(_END, (f"What is not claimed: {prose(boundary)}." for boundary in boundaries)))
     detailed = [outcome for outcome in ordered if outcome.receipt]
     room = _MOST - sum(map(len, [*page, *end]))
-    details = list(_within(room, (_details(outcome.name, outcome.receipt) for outcome in detailed if outcome.receipt)))
+    details = list(_within(room, (_details(outcome, outcome.receipt) for outcome in detailed if outcome.receipt)))
     left_out = _left_out(len(ordered) - len(rows), len(detailed) - len(details))
     return "\n\n".join([*page, *details, *left_out, *end]) + "\n"
 
@@ -72,14 +72,15 @@ def _row(outcome: Outcome) -> str:
     return _line(cells)
 
 
-def _details(name: str, receipt: CapturedReplayReceipt) -> str:
+def _details(outcome: Outcome, receipt: CapturedReplayReceipt) -> str:
     mark = "✓" if receipt.passed else "✕"
     return "\n\n".join(
         [
-            f"<details>\n<summary>{mark} <code>{in_html(name)}</code></summary>",
+            f"<details>\n<summary>{mark} <code>{in_html(outcome.name)}</code></summary>",
             f"Model {quoted(receipt.model_id)}",
             _candidates(receipt),
             "✕: fails its gate.",
+            *([f"Relative gates: at most {quoted(outcome.relative)}."] if outcome.relative else []),
             *_said(receipt),
             "</details>",
         ]

@@ -14,11 +14,15 @@ from polykv_core.terminal import inert
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one fixture: its receipt, or why there is none. `name` is as the user called it: data."""
+    """What became of one fixture: its receipt, or why there is none.
+
+    `name` is as the user called it: data. `relative` says which gates are relative to which run, if any are.
+    """
 
     name: str
     receipt: CapturedReplayReceipt | None
     error: str = ""
+    relative: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ def _no_verdict(outcomes: Sequence[Outcome], quoted: Callable[[str], str]) -> st
         return "NO VERDICT: there is no fixture."
     failing = sum(outcome.receipt is not None and not outcome.receipt.passed for outcome in outcomes)
     others = f"; {failing} {'fails' if failing == 1 else 'fail'}" if failing else ""
-    which = f"{quoted(missing[0].name)}{f' ({quoted(missing[0].error)})' if missing[0].error else ''}"
+    name, error = missing[0].name, missing[0].error
+    # An error that names its file is enough.
+    which = quoted(error) if name in error else f"{quoted(name)}{f' ({quoted(error)})' if error else ''}"
     if len(missing) == 1:
         return f"NO VERDICT: 1 of {len(outcomes)} fixtures has none, {which}{others}."
     return f"NO VERDICT: {len(missing)} of {len(outcomes)} fixtures have none, the first {which}{others}."
