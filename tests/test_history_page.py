@@ -136,7 +136,7 @@ def expected_rows(comparison, wanted):
         (
             str(one.k_after) if one.k_before == one.k_after else f"{one.k_before} → {one.k_after}",
             labels[one.after.gate.metric],
-            one.change,
+            "both" if one.change == "same" else one.change,
         )
         for one in (*comparison.selected, *comparison.at_ks)
         if wanted(one)
@@ -319,9 +319,10 @@ def test_one_run_opened_shows_its_verdict_and_candidates(app):
     open_runs(visit(app), number)
     assert f"Run {number}" in said(app.header)
     assert "✕ fails at k = 64" in said(app.markdown)
-    assert set(receipt.blockers) <= set(texts(app))
-    facts = f"synthetic-head-d16\n{SYNTHETIC.name}\n{receipt.fixture_digest}\na note"
+    assert "|PPL delta| is 4.74961, but the gate asks for at most 1" in markdown(app)
+    facts = f"Fixture: {SYNTHETIC.name}\nModel: synthetic-head-d16\nDigest: {receipt.fixture_digest}\nNote: a note"
     assert facts in texts(app)
+    assert any("Output cosine at least 0.75" in caption for caption in said(app.caption))
     candidates = app.table[0].value
     assert [cell.split()[0] for cell in candidates["k"]] == ["8", "16", "32", "64"]
     assert {cell.split()[-1] for cell in candidates["Verdict"]} == {"fails"}
@@ -387,10 +388,17 @@ def test_gates_relative_to_a_run_set_the_sidebar(app, tmp_path, monkeypatch, con
     app.checkbox("max_ppl_delta_on").uncheck()
     app.text_input("candidate_ks").set_value(", ".join(map(str, config.candidate_ks)))
     app.number_input("relative_percent").set_value(7.25).run()
+    # Below an agreement of 0 there is no gate.
+    names = [gate.threshold for gate in GATES if getattr(receipt.metrics, gate.metric)]
+    if len(names) < len(GATES):
+        app.button("relative_set").click().run()
+        assert said(app.error) == ["These gates cannot be set."]
+        app.multiselect("relative_gates").set_value(names).run()
     command = app.code[-2].value
     app.button("relative_set").click().run()
     assert not app.exception
-    wanted = relative_config(config, receipt, {gate.threshold: 7.25 for gate in GATES})
+    assert not app.error
+    wanted = relative_config(config, receipt, dict.fromkeys(names, 7.25))
     for gate in GATES:
         assert app.number_input(gate.threshold).value == getattr(wanted, gate.threshold)
     assert app.checkbox("max_ppl_delta_on").value is True

@@ -163,7 +163,7 @@ def test_of_a_report_with_several_receipts_the_fixture_s_is_held(path, tmp_path)
     assert_held(polykv("verify", report, other))
     result = polykv("verify", report, SAMPLES / "synthetic_d64_sink.json")
     assert_one_error_line(result)
-    assert f"{report}: the report holds 2 receipts, and none is of this fixture" in result.stderr
+    assert f"{report}: the report holds 2 receipts, none of this fixture" in result.stderr
 
 
 def test_nonsense_for_a_fixture_is_no_answer(receipt, tmp_path):

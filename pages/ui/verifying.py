@@ -30,6 +30,7 @@ from polykv_core.verify import is_model_replay, verify_model
 RECEIPT, FIXTURE = "verified_receipt", "verified_fixture"
 
 _CASE_MISSING = "This is a model replay's receipt: give its case beside it."
+_OTHER_FIXTURE = "The receipt is of another fixture than the one on the left: give its file beside it."
 _FIXTURE_MISSING = "No fixture is on screen: give the receipt's beside it."
 
 
@@ -91,7 +92,7 @@ def check(shown: Shown | None) -> Check:
         elif shown is not None and not model and _stated_digest(fields) in (None, shown.source.digest):
             read, whose, name = shown.replayed.read, shown.source.digest, shown.source.name
         else:
-            return Check(missing=_CASE_MISSING if model else _FIXTURE_MISSING)
+            return Check(missing=_CASE_MISSING if model else _FIXTURE_MISSING if shown is None else _OTHER_FIXTURE)
         work = partial(_model_checked if model else _checked, fields, read)
         key = f"{hashlib.sha256(data).hexdigest()} {whose}"
         return Check(jobs.run(uploads.VERIFY_JOB, key, f"{name}, to verify the receipt", work).result())
