@@ -26,9 +26,10 @@ from polykv_core.errors import (
 from polykv_core.explain import Explanation, Stage, explain
 from polykv_core.explained import explanation_dict, explanation_json
 from polykv_core.exports import candidates_csv, command_line, curve_csv, explain_command_line, file_stem, receipt_stem
-from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, FixtureFacts, load_fixture
+from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, FixtureFacts
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, gates_off, verdicts
 from polykv_core.health import Finding, check_fixture, replay_findings
+from polykv_core.loading import heads_in, load_fixture
 from polykv_core.measure import check_replayable, every_k, measure, measure_model
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.metrics import METRICS, STATISTICS, Metric, QueryMetrics, Statistic
@@ -138,6 +139,7 @@ __all__ = [
     "fit_scale",
     "gates_off",
     "head_statistics",
+    "heads_in",
     "intervals",
     "judge",
     "just_passing",

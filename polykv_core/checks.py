@@ -104,6 +104,8 @@ class Checks:
         """One row of finite float32 numbers, as a read-only copy."""
         if not isinstance(value, Array):
             value = self.items(value, place)
+        if isinstance(value, Array) and value.ndim == 1 and value.dtype.kind == "f" and len(value) == length:
+            return self._finite_rows(value[None], lambda _: place, length, length_name)[0]
         return self._finite_rows([value], lambda _: place, length, length_name)[0]
 
     def rows(self, value: object, place: str, width: int, width_name: str) -> Float32[Array, "t width"]:
@@ -117,7 +119,7 @@ class Checks:
         numbers = plain_rows(rows, width)
         if numbers is None:
             numbers = self._one_by_one(rows, name, width, width_name)
-        finite = as_float32(numbers)
+        finite = numbers if _is_fixed(numbers) else as_float32(numbers)
         wrong = np.argwhere(~np.isfinite(finite))
         if len(wrong):
             row, column = wrong[0].tolist()
@@ -136,6 +138,18 @@ class Checks:
             for column, entry in enumerate(entries):
                 self.number(entry, f"{name(index)}, column {column}")
         return np.array([[float(entry) for entry in row] for row in rows], dtype=np.float64).reshape(-1, width)
+
+
+def _is_fixed(array: Array) -> bool:
+    """Whether an array is float32 that nobody can change any more: then it need not be copied."""
+    if array.dtype != np.float32:
+        return False
+    owner: object = array
+    while isinstance(owner, Array):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None or isinstance(owner, bytes)
 
 
 def plain_rows(rows: Sequence[Any] | Array, width: int) -> Float[Array, "t width"] | None:

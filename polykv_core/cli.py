@@ -3,6 +3,7 @@
 import click
 
 from polykv_core import launch
+from polykv_core.commands.convert import convert
 from polykv_core.commands.explain import explain, inspect
 from polykv_core.commands.history import history
 from polykv_core.commands.replay import model_replay, replay
@@ -39,7 +40,7 @@ def dashboard(fixture: str | None, port: int | None) -> None:
     launch.serve(fixture, port)
 
 
-for command in (replay, model_replay, explain, inspect, verify_command, history):
+for command in (replay, convert, model_replay, explain, inspect, verify_command, history):
     main.add_command(command)
 
 

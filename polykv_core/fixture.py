@@ -9,7 +9,6 @@ from typing import no_type_check
 from polykv_core.arrays import Array, Float32
 from polykv_core.checks import Checks, shown
 from polykv_core.errors import FixtureError
-from polykv_core.jsontext import Source, parse_json, read_bytes
 
 CAPTURED_REPLAY_FIXTURE_SCHEMA = "poly_kv_captured_replay_fixture_v1"
 
@@ -17,12 +16,6 @@ _check = Checks(FixtureError)
 _FIXTURE_FIELDS = (
     "schema_version", "model_id", "head_dim", "shared_tokens", "seed", "output_projection", "queries",
 )  # fmt: skip
-# A field that tells another kind of file of this project, so that nobody is told to add fields to it.
-_OTHER_KINDS = {
-    "shape": "a model-replay case (polykv model-replay takes it)",
-    "candidate_results": "a receipt",
-    "candidate_ks": "a config (polykv replay FIXTURE --config takes it)",
-}
 _QUERY_FIELDS = ("query", "keys", "values", "exact_attention_output", "exact_logits", "label_token")
 
 
@@ -148,20 +141,6 @@ class CapturedReplayFixture:
             for array in (query.query, query.keys, query.values, query.exact_attention_output, query.exact_logits):
                 content.update(_bytes(array))
         return f"sha256:{content.hexdigest()}"
-
-
-def load_fixture(source: Source) -> CapturedReplayFixture:
-    """Read a fixture (JSON, or JSON in gzip) from a path, bytes or a file object.
-
-    Raises FixtureError, naming the place, for what cannot be read or does not fit together.
-    """
-    content = read_bytes(source, FixtureError)
-    data = _check.record(parse_json(content, FixtureError), "the file")
-    if "output_projection" not in data:
-        for mark, kind in _OTHER_KINDS.items():
-            if mark in data:
-                raise FixtureError(f"the file is {kind}, not a captured fixture")
-    return CapturedReplayFixture.from_dict(data, f"sha256:{hashlib.sha256(content).hexdigest()}")
 
 
 def _checked_query(query: object, place: str, head_dim: int, vocab: int, shared_tokens: int) -> CapturedReplayQuery:

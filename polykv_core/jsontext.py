@@ -42,20 +42,24 @@ def read_json(source: Source, error: type[PolyKvError]) -> Any:
     return parse_json(read_bytes(source, error), error)
 
 
-def read_bytes(source: Source, error: type[PolyKvError]) -> bytes:
+def read_bytes(source: Source, error: type[PolyKvError], limit: int = MAX_BYTES) -> bytes:
     """What a source holds, as it is. Raises `error` for what cannot be read or is too large."""
     try:
-        data = _read(source, error)
+        data = _read(source, error, limit)
     except (OSError, ValueError) as bad:
         reason = getattr(bad, "strerror", None) or str(bad)
         raise error(f"cannot read {shown(str(source))}: {reason}") from None
-    return _within_limit(data, error)
+    if len(data) > limit:
+        raise error(f"the file holds more than {limit >> 20} MiB; split it into several")
+    return data
 
 
 def parse_json(data: bytes, error: type[PolyKvError]) -> Any:
     """As read_json, of a file's bytes."""
     if data[:2] == _GZIP_MARK:
-        data = _within_limit(_unzipped(data, error), error)
+        data = _unzipped(data, error)
+    if len(data) > MAX_BYTES:
+        raise error(f"the file holds more than {MAX_BYTES >> 20} MiB of JSON; split it into several")
     text = _text(data, error)
     faults = _Faults()
     try:
@@ -148,18 +152,12 @@ def _text(data: bytes, error: type[PolyKvError]) -> str:
     return text
 
 
-def _within_limit(data: bytes, error: type[PolyKvError]) -> bytes:
-    if len(data) > MAX_BYTES:
-        raise error(f"the file holds more than {MAX_BYTES >> 20} MiB of JSON; split it into several")
-    return data
-
-
-def _read(source: object, error: type[PolyKvError]) -> bytes:
+def _read(source: object, error: type[PolyKvError], limit: int) -> bytes:
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source)
     if isinstance(source, str | os.PathLike):
         with Path(source).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+            return file.read(limit + 1)
     if isinstance(source, Readable):
         content = source.read()
         if isinstance(content, bytes | bytearray | str):

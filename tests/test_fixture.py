@@ -633,7 +633,11 @@ def test_a_fixture_may_be_made_of_float64_and_float16_arrays():
             np.full((6, 8), np.nan, np.float32),
             "query 1, keys row 0, column 0 is nan; expected a number that is",
         ),
-        ("query", np.full(8, np.inf, np.float32), "query 1, query, column 0 is inf; expected a finite number"),
+        (
+            "query",
+            np.full(8, np.inf, np.float32),
+            "query 1, query, column 0 is inf; expected a number that is finite in float32",
+        ),
         ("keys", np.full((6, 8), 1e39), "query 1, keys row 0, column 0 is 1e+39; expected a number that is finite"),
         ("keys", np.full((6, 8), "1.0"), "query 1, keys row 0, column 0 is '1.0'; expected a number"),
         ("keys", np.full((6, 8), b"1"), "query 1, keys row 0, column 0 is b'1'; expected a number"),

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import click
 
-from polykv_core.errors import PolyKvError
+from polykv_core.errors import FixtureError, PolyKvError
 from polykv_core.files import write_whole
-from polykv_core.fixture import CapturedReplayFixture, load_fixture
+from polykv_core.fixture import CapturedReplayFixture
+from polykv_core.loading import heads_in, load_fixture
 from polykv_core.program import reason
 from polykv_core.terminal import complain, inert
 
@@ -27,11 +28,33 @@ def keep(option: str, written: str | None, *inputs: str | None) -> None:
 
 
 def fixture_at(path: str) -> CapturedReplayFixture:
-    """The fixture at a path, its warnings told."""
-    fixture = loaded(path, load_fixture)
+    """The fixture at a path, or with FILE#HEAD one of a compact file's; its warnings told."""
+    file, head = file_and_head(path)
+    readable(file)
+    with naming(path):
+        heads = heads_in(Path(file))
+        if len(heads) > 1 and head is None:
+            raise FixtureError(f"the file holds {len(heads)} heads; choose one, such as {file}#{heads[0].name}")
+        fixture = load_fixture(Path(file), head)
     for warning in fixture.warnings:
         complain("warning", f"{path}: {warning}")
     return fixture
+
+
+def file_and_head(path: str) -> tuple[str, str | None]:
+    """A path, and the head that it names after a #; a file whose own name has a # is meant as it is."""
+    file, mark, head = path.rpartition("#")
+    if not mark or os.path.exists(path):
+        return path, None
+    return file, head
+
+
+def readable(path: str) -> None:
+    """Complain of a file that cannot be opened."""
+    try:
+        Path(path).open("rb").close()
+    except (OSError, ValueError) as bad:
+        raise click.ClickException(f"cannot read {path or repr(path)}: {reason(bad)}") from None
 
 
 def loaded(path: str, load: Callable[[bytes], Loaded]) -> Loaded:

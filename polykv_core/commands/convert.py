@@ -1,0 +1,70 @@
+"""`polykv convert`: fixtures between the crate's JSON and compact files, both ways, to the last bit of float32."""
+
+import gzip
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from polykv_core.commands.shared import file_and_head, fixture_at, keep, naming, readable, write
+from polykv_core.fixture import CapturedReplayFixture
+from polykv_core.loading import heads_in
+from polykv_core.packs import Kind, Precision, fixture_json, pack_bytes
+from polykv_core.program import PASSED, show
+
+_KINDS: dict[str, Kind] = {".safetensors": "safetensors", ".npz": "npz"}
+
+
+@click.command()
+@click.argument("fixtures", nargs=-1, required=True, metavar="FIXTURE...")
+@click.argument("out")
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="float32",
+    show_default=True,
+    help="Of the numbers in a compact file; only float32 keeps every bit.",
+)
+def convert(fixtures: tuple[str, ...], out: str, precision: Precision) -> int:
+    """Write each FIXTURE into OUT.
+
+    OUT's ending says what it becomes: .safetensors or .npz, which hold many heads, or .json or .json.gz, which hold
+    one. FIXTURE is any of these; FILE#HEAD is one head of a compact file, and FILE alone all of them.
+    """
+    keep("OUT", out, *(file_and_head(path)[0] for path in fixtures))
+    heads = _heads(fixtures)
+    kind = _KINDS.get(Path(out).suffix)
+    if kind is not None:
+        with naming(out):
+            data = pack_bytes(heads, kind, precision)
+    elif len(heads) > 1:
+        raise click.UsageError(f"{out} would hold one head and {len(heads)} are given; name one as FILE#HEAD")
+    elif out.endswith((".json", ".json.gz")):
+        text = fixture_json(next(iter(heads.values()))).encode()
+        data = gzip.compress(text, mtime=0) if out.endswith(".gz") else text
+    else:
+        raise click.UsageError(f"{out} must end in .safetensors, .npz, .json or .json.gz")
+    write(out, data)
+    show(f"{out}: {len(heads)} {'head' if len(heads) == 1 else 'heads'}, {len(data):,} bytes\n")
+    return PASSED
+
+
+def _heads(paths: tuple[str, ...]) -> dict[str, CapturedReplayFixture]:
+    """Every head that is meant, by a name of its own: the one it has, else its file's."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        file, chosen = file_and_head(path)
+        readable(file)
+        with naming(path):
+            names = [chosen] if chosen else [head.name for head in heads_in(Path(file))]
+        for name, whole in [(name, f"{file}#{name}") for name in names] or [(_stem(file), file)]:
+            if name in found:
+                raise click.UsageError(f"two heads are called {name}; convert them into files of their own")
+            found[name] = fixture_at(whole)
+    return found
+
+
+def _stem(path: str) -> str:
+    """A file's name as a head's: letters, digits, _ and - only."""
+    name = Path(path).name.removesuffix(".gz").removesuffix(".json")
+    return "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)

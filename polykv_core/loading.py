@@ -1,0 +1,68 @@
+"""A fixture from a file: JSON, JSON in gzip, or a compact file, told apart by their content."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from polykv_core.canonical import sha256_of
+from polykv_core.checks import Checks, shown
+from polykv_core.errors import FixtureError
+from polykv_core.fixture import CapturedReplayFixture
+from polykv_core.jsontext import Source, parse_json, read_bytes
+from polykv_core.packs import MAX_PACK_BYTES, Head, Pack, is_pack, open_pack
+
+# A field that tells another kind of file of this project, so that nobody is told to add fields to it.
+_OTHER_KINDS = {
+    "shape": "a model-replay case (polykv model-replay takes it)",
+    "candidate_results": "a receipt",
+    "candidate_ks": "a config (polykv replay FIXTURE --config takes it)",
+}
+
+_check = Checks(FixtureError)
+
+
+def load_fixture(source: Source, head: str | None = None) -> CapturedReplayFixture:
+    """Read a fixture from a path, bytes or a file object; `head` chooses one where a compact file holds several.
+
+    Raises FixtureError, naming the place, for what cannot be read or does not fit together.
+    """
+    pack = _pack_at(source)
+    if pack is not None and isinstance(source, str | os.PathLike):
+        return pack.fixture(head, _file_digest(source))
+    content = read_bytes(source, FixtureError, MAX_PACK_BYTES)
+    if is_pack(content[:16]):
+        return open_pack(content).fixture(head, sha256_of(content))
+    if head is not None:
+        raise FixtureError(f"the file is one fixture in JSON, and has no heads to choose from; leave {shown(head)} out")
+    data = _check.record(parse_json(content, FixtureError), "the file")
+    if "output_projection" not in data:
+        for mark, kind in _OTHER_KINDS.items():
+            if mark in data:
+                raise FixtureError(f"the file is {kind}, not a captured fixture")
+    return CapturedReplayFixture.from_dict(data, sha256_of(content))
+
+
+def heads_in(source: Source) -> tuple[Head, ...]:
+    """The heads of a compact file, without their arrays; none for a fixture in JSON. Raises FixtureError."""
+    pack = _pack_at(source)
+    if pack is None and not isinstance(source, str | os.PathLike):
+        content = read_bytes(source, FixtureError, MAX_PACK_BYTES)
+        pack = open_pack(content) if is_pack(content[:16]) else None
+    return pack.heads if pack is not None else ()
+
+
+def _pack_at(source: Source) -> Pack | None:
+    """The compact file at a path, read no further than its layout; None for anything else."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    try:
+        with Path(source).open("rb") as file:
+            start = file.read(16)
+    except (OSError, ValueError):
+        return None  # told where it is read
+    return open_pack(source) if is_pack(start) else None
+
+
+def _file_digest(path: str | os.PathLike[str]) -> str:
+    with Path(path).open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

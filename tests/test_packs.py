@@ -1,0 +1,259 @@
+"""Compact files: what they keep, what they share, and what they refuse with its place."""
+
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+from command_line import assert_one_error_line, polykv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import SAMPLES, encoded, fixture_fields, refused_with
+
+from polykv_core import FixtureError, heads_in, load_fixture
+from polykv_core.packs import Pack, fixture_json, open_pack, pack_bytes
+from polykv_core.packs.containers import npz_bytes, safetensors_bytes
+
+FIXTURE = load_fixture(encoded(fixture_fields()))
+SAMPLE = load_fixture(SAMPLES / "smollm2_l15_h2_local.json.gz")
+KINDS = pytest.mark.parametrize("kind", ["safetensors", "npz"])
+MAKERS = {"safetensors": safetensors_bytes, "npz": npz_bytes}
+HEAD = {"name": "h", "model_id": "m", "shared_tokens": 2, "seed": 1}
+
+
+def written(folder, data, name="pack.bin"):
+    """A file with these bytes."""
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def arrays(rows=5, queries=3, dim=8, vocab=6):
+    """The arrays of a small head by their roles."""
+    random = np.random.default_rng(0)
+    shapes = {
+        "keys": (rows, dim),
+        "values": (rows, dim),
+        "output_projection": (vocab, dim),
+        "query": (queries, dim),
+        "exact_attention_output": (queries, dim),
+        "exact_logits": (queries, vocab),
+    }
+    floats = {role: random.normal(size=shape).astype(np.float32) for role, shape in shapes.items()}
+    spans = np.array([[0, rows - index] for index in range(queries)])
+    return {**floats, "label_token": np.arange(queries), "rows": spans}
+
+
+def made(kind="safetensors", layout=None, **changes):
+    """A compact file of one head, with some arrays changed; None leaves one out."""
+    held = {f"h.{role}": array for role, array in (arrays() | changes).items() if array is not None}
+    told = {"format": "polykv_compact_fixture_v1", "heads": [HEAD]} | (layout or {})
+    return MAKERS[kind](held, json.dumps(told))
+
+
+@KINDS
+@pytest.mark.parametrize("fixture", [FIXTURE, SAMPLE], ids=["small", "sample"])
+def test_float32_keeps_every_bit(kind, fixture, tmp_path):
+    """From bytes and from a path the content has the digest that the JSON has, and so has the JSON made of it."""
+    data = pack_bytes({"h": fixture}, kind)
+    for source in (data, written(tmp_path, data)):
+        assert load_fixture(source).digest == fixture.digest
+    assert load_fixture(fixture_json(load_fixture(data)).encode()).digest == fixture.digest
+
+
+@KINDS
+def test_rows_that_queries_share_are_stored_once(kind):
+    """The queries of a captured head read the same rows, each as far as it goes."""
+    head = open_pack(made(kind)).fixture()
+    again = open_pack(pack_bytes({"h": head}, kind)).fixture()
+    assert again.digest == head.digest
+    assert all(np.shares_memory(again.queries[0].keys, query.keys) for query in again.queries[1:])
+
+
+@KINDS
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_half_precision_is_read_as_float32(kind, precision):
+    """Every number is that of the half precision."""
+    half = open_pack(pack_bytes({"h": SAMPLE}, kind, precision)).fixture()
+    keys = SAMPLE.queries[0].keys
+    assert half.queries[0].keys.dtype == np.float32
+    assert np.abs(half.queries[0].keys - keys).max() <= 2**-8 * np.abs(keys).max()
+    assert open_pack(pack_bytes({"h": half}, kind, precision)).fixture().digest == half.digest
+
+
+def test_what_half_precision_cannot_hold_is_refused():
+    """A number beyond float16's range is named by its array."""
+    head = open_pack(made(keys=np.full((5, 8), 1e6, np.float32))).fixture()
+    with pytest.raises(FixtureError, match=r"h\.keys holds a number that float16 cannot"):
+        pack_bytes({"h": head}, precision="float16")
+
+
+@KINDS
+def test_one_of_many_heads_is_chosen_by_its_name(kind, tmp_path):
+    """Without a choice, and for a name that is not there, the names are told."""
+    path = written(tmp_path, pack_bytes({"a.0": FIXTURE, "b": SAMPLE}, kind))
+    assert [head.name for head in heads_in(path)] == ["a.0", "b"]
+    assert load_fixture(path, "b").digest == SAMPLE.digest
+    with pytest.raises(FixtureError, match=r"holds 2 heads; choose one of a\.0, b"):
+        load_fixture(path)
+    with pytest.raises(FixtureError, match=r"no head 'c'; it has a\.0, b"):
+        load_fixture(path, "c")
+
+
+def test_heads_may_share_arrays():
+    """Of grouped queries the keys and values stand once in the file."""
+    two = [HEAD, HEAD | {"name": "g", "arrays": {role: f"h.{role}" for role in arrays()}}]
+    pack = open_pack(made(layout={"heads": two}))
+    assert pack.fixture("g").digest == pack.fixture("h").digest
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"keys": None}, "the file has no array 'h.keys'"),
+        ({"keys": np.zeros((5, 8))}, "head h, keys holds float64; expected float32, float16 or bfloat16"),
+        ({"values": np.zeros((4, 8), np.float32)}, r"head h, values has shape \(4, 8\); expected t = 5 as keys has"),
+        ({"query": np.zeros((3, 8, 1), np.float32)}, r"head h, query has shape \(3, 8, 1\); expected \[q, d\]"),
+        ({"label_token": np.zeros(3, np.float32)}, "head h, label_token holds float32; expected whole numbers"),
+        ({"label_token": np.array([0, 1, 6])}, "query 2, label_token is 6; expected a whole number from 0 to 5"),
+        ({"rows": np.array([[0, 5], [1, 5], [0, 3]])}, "query 1 has 5 rows from row 1 on; there are 5"),
+        ({"rows": np.array([[0, 5], [-1, 2], [0, 3]])}, "query 1 has 2 rows from row -1 on"),
+        ({"rows": np.array([[0, 5], [2**62, 2**62], [0, 3]])}, "query 1 has"),
+        ({"rows": np.array([[0, 5], [0, 2], [0, 3]])}, "shared_tokens is 2, but query 1 has 2 rows"),
+        ({"keys": np.full((5, 8), np.nan, np.float32)}, "query 0, keys row 0, column 0 is nan"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_with_their_place(kind, changes, told):
+    """Missing ones, other types, other shapes, spans beyond the rows, numbers that are none."""
+    with pytest.raises(FixtureError, match=told):
+        open_pack(made(kind, **changes)).fixture()
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("layout", "told"),
+    [
+        ({"format": "other"}, "the layout's format is 'other'"),
+        ({"heads": []}, "names no head"),
+        ({"heads": {}}, "the layout, heads is a JSON object of 0; expected a list"),
+        ({"heads": [HEAD, HEAD]}, "two heads of one name"),
+        ({"heads": [HEAD | {"seed": -1}]}, r"heads\[0\], seed is -1"),
+        ({"heads": [{"name": "h"}]}, "no field 'model_id'"),
+        ({"heads": [HEAD | {"arrays": {"keys": 7}}]}, r"heads\[0\], arrays, keys is 7; expected a string"),
+    ],
+)
+def test_a_layout_that_makes_no_sense_is_refused(kind, layout, told):
+    """By the field that is wrong."""
+    with pytest.raises(FixtureError, match=told):
+        open_pack(made(kind, layout)).fixture()
+
+
+def header(entries, data=b""):
+    """A .safetensors file with this header."""
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        header({}),
+        header({"a": ENTRY}, b"\0" * 7),
+        header({"a": ENTRY, "b": ENTRY}, b"\0" * 8),
+        header({"a": ENTRY | {"dtype": "F31"}}, b"\0" * 8),
+        header({"a": ENTRY | {"shape": [2**62]}}, b"\0" * 8),
+        struct.pack("<Q", 2**63) + b"{}",
+        struct.pack("<Q", 10**9) + b'{"a": 1}',
+        header({"../../etc/passwd": ENTRY}, b"\0" * 8),
+        header({"a/b": ENTRY}, b"\0" * 8),
+        made()[:-1],
+        made()[:100],
+        made("npz")[:-30],
+        made("npz")[:50],
+    ],
+)
+def test_a_damaged_or_hostile_file_is_refused(data, tmp_path):
+    """Cut off, overlapping, of unknown types, with huge headers, with paths for names: by one line."""
+    for source in (data, written(tmp_path, data)):
+        text = refused_with(FixtureError, lambda source=source: load_fixture(source))
+        assert text
+        assert text.isprintable()
+
+
+def test_object_arrays_are_never_unpickled(tmp_path):
+    """An .npz may hold pickled objects, which run code when they are read."""
+
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    trap = np.array([Trap()], dtype=object)
+    with pytest.raises(FixtureError, match="cannot be read"):
+        open_pack(made("npz", keys=trap)).fixture()
+    assert not (tmp_path / "sprung").exists()
+
+
+@KINDS
+@settings(max_examples=150)
+@given(data=st.data())
+def test_any_damage_is_refused_or_read(kind, data):
+    """Bytes flipped, cut or put in: a fixture or a FixtureError, nothing else."""
+    whole = bytearray(made(kind))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))
+    refused_with(FixtureError, lambda: load_fixture(bytes(whole[:cut])))
+
+
+def test_convert_goes_both_ways(tmp_path):
+    """JSON into a pack of two, that into the other kind, a head of it into JSON: each with the same digest."""
+    sample, small = SAMPLES / "synthetic_d16_basic.json", tmp_path / "small.json"
+    small.write_text(fixture_json(FIXTURE))
+    first, second, back = tmp_path / "pack.safetensors", tmp_path / "pack.npz", tmp_path / "back.json.gz"
+    assert polykv("convert", sample, small, first).exit_code == 0
+    assert polykv("convert", first, second).exit_code == 0
+    assert polykv("convert", f"{second}#small", back).exit_code == 0
+    assert load_fixture(back).digest == FIXTURE.digest
+    assert [head.name for head in heads_in(second)] == ["synthetic_d16_basic", "small"]
+    assert isinstance(open_pack(second), Pack)
+
+
+def test_a_head_is_replayed_by_its_name(tmp_path):
+    """FILE#HEAD replays as the JSON does; FILE alone says how to choose."""
+    path = written(tmp_path, pack_bytes({"a": FIXTURE, "b": SAMPLE}), "pack.safetensors")
+    alone = tmp_path / "small.json"
+    alone.write_text(fixture_json(FIXTURE))
+    ours, theirs = (json.loads(polykv("replay", name, "--receipt", "-").stdout) for name in (f"{path}#a", alone))
+    for receipt in (ours, theirs):
+        del receipt["provenance"]["fixture"]["file_digest"], receipt["provenance"]["receipt_digest"]
+    assert ours == theirs
+    result = polykv("replay", path)
+    assert_one_error_line(result)
+    assert f"the file holds 2 heads; choose one, such as {path}#a" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("{pack}", "out.json"), "would hold one head and 2 are given"),
+        (("{pack}#a", "out.txt"), "must end in .safetensors, .npz, .json or .json.gz"),
+        (("{pack}#c", "out.json"), "the file has no head 'c'"),
+        (("{pack}", "{pack}#a", "out.npz"), "two heads are called a"),
+        (("{pack}", "{pack}"), "would overwrite the input"),
+        (("missing.json", "out.npz"), "cannot read"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused(args, told, tmp_path, monkeypatch):
+    """Before anything is written, by one line."""
+    monkeypatch.chdir(tmp_path)
+    pack = written(tmp_path, pack_bytes({"a": FIXTURE, "b": SAMPLE}), "pack.safetensors")
+    result = polykv("convert", *(arg.format(pack=pack) for arg in args))
+    assert_one_error_line(result)
+    assert told in result.stderr
+    assert sorted(os.listdir(tmp_path)) == ["pack.safetensors"]
