@@ -37,7 +37,7 @@ _RULES = f"""<style>
     .st-key-{TURNED} :is(td, th) {{padding: 0 0.2rem !important; border-bottom: 1px solid #8884 !important}}
 }}
 [data-testid="stMainBlockContainer"] {{padding-top: 4.5rem}}
-[data-testid="stMultiSelect"] :has(> span[title]) * {{color: light-dark(#ffffff, #000000)}}
+[data-testid="stMultiSelect"] :is(span[title], span[title] ~ *) {{color: light-dark(#ffffff, #000000)}}
 .js-plotly-plot :is(.infolayer, .xtick, .ytick, .textpoint, .bars) text {{fill: currentColor !important}}
 </style>"""
 
