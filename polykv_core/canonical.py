@@ -48,8 +48,8 @@ def sha256_of(content: bytes) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple | Array):
-        return [_plain(inner) for inner in (value.tolist() if isinstance(value, Array) else value)]
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return int(value)
     return value

@@ -15,8 +15,6 @@ _OTHER_TOLERANCE, _DERIVED_TOLERANCE = 5e-6, 1e-4
 _DERIVED = ("provenance, statistics", "provenance, intervals")
 # Texts that tell rounded numbers.
 _SENTENCES = ("blockers", "candidate_results", "provenance, findings")
-# Texts that tell rounded numbers.
-_SENTENCES = ("blockers", "candidate_results", "provenance, findings")
 _TOLD_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?", re.ASCII)
 _TOLD_TOLERANCE = 2e-3
 # Not what a replay gives: each is looked at by itself.

@@ -17,6 +17,9 @@ from polykv_core.statistics import ENOUGH_QUERIES
 _LOCAL_LOGITS = 1e-3  # nats
 _LONG_ROW = 10.0  # times the median length
 _ROUNDING = 1e-6
+DOMINANT_QUERY, AT_FLOOR, BEYOND_ROWS = "dominant_query", "metric_at_floor", "k_beyond_rows"
+# What is odd about a replay at one k, and not about its fixture.
+REPLAY_CODES = (DOMINANT_QUERY, AT_FLOOR, BEYOND_ROWS)
 _NAMED_QUERIES = 6
 # Weak: what was found does not keep a fixture in memory.
 _FOUND: "WeakKeyDictionary[CapturedReplayFixture, tuple[Finding, ...]]" = WeakKeyDictionary()
@@ -168,7 +171,7 @@ def _dominant_query(queries: QueryMetrics) -> Iterator[Finding]:
     if found and max(found)[0] > max(0.5, min(0.9, 3.0 / count)) and count > 1:
         share, index, name = max(found)
         yield Finding(
-            "dominant_query",
+            DOMINANT_QUERY,
             f"Query {index} alone makes {100 * share:.3g} % of the mean {name}. Look at that query, and at the worst "
             "query instead of the mean.",
         )
@@ -179,7 +182,7 @@ def _at_floor(queries: QueryMetrics) -> Iterator[Finding]:
     for name, values in (("exact", queries.nll_exact[:, 0]), ("replayed", queries.nll_compressed[:, 0])):
         if (values >= limit).any():
             yield Finding(
-                "metric_at_floor",
+                AT_FLOOR,
                 f"The label's {name} probability is at its floor of 1e-12 in {_queries(values >= limit)}, where "
                 "perplexity stops at 1e12: how far below it would be is not seen.",
             )
@@ -189,7 +192,7 @@ def _beyond_rows(queries: QueryMetrics, k: int) -> Iterator[Finding]:
     short = queries.rows < k
     if short.any():
         yield Finding(
-            "k_beyond_rows",
+            BEYOND_ROWS,
             f"k = {k} is larger than the rows of {_queries(short)}: there every row is read, and nothing is selected.",
         )
 

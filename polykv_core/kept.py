@@ -15,6 +15,7 @@ from polykv_core.errors import ReceiptError
 from polykv_core.measurement import CapturedMeasurement
 from polykv_core.metrics import QueryMetrics
 from polykv_core.provenance import facts_in
+from polykv_core.receipt import CapturedReplayReceipt
 
 _HEADER = "header"
 # What NumPy, zipfile and zlib raise for bytes that are none; a RuntimeError where a flag says encrypted.
@@ -72,6 +73,11 @@ def unpacked(data: bytes) -> CapturedMeasurement:
     except _DAMAGE as bad:
         reason = " ".join(str(bad).split())
         raise ReceiptError(f"the kept measurement is damaged ({reason}); its receipt is still there") from None
+
+
+def measured(receipt: CapturedReplayReceipt, kept: bytes | None) -> CapturedMeasurement:
+    """What stands behind a kept receipt: all that was kept, else what the receipt tells. Raises ReceiptError."""
+    return receipt.measurement if kept is None else unpacked(kept)
 
 
 def _worth_keeping(measurement: CapturedMeasurement, candidate_ks: Iterable[int]) -> Int64[Array, " m"]:

@@ -18,7 +18,7 @@ from polykv_core.config import GateThresholds
 from polykv_core.errors import ConfigError, ReceiptError
 from polykv_core.fixture import FixtureFacts
 from polykv_core.gates import gates_off
-from polykv_core.health import Finding, replay_findings
+from polykv_core.health import REPLAY_CODES, Finding, replay_findings
 from polykv_core.measurement import CapturedMeasurement
 from polykv_core.metrics import QueryMetrics
 from polykv_core.options import REFERENCE, ReplayOptions
@@ -30,8 +30,6 @@ from polykv_core.version import Versions
 PROVENANCE_SCHEMA = "polykv_provenance_v1"
 SEAL = "receipt_digest"
 
-# Findings about the replay at the selected k; a measurement has those about its fixture.
-_OF_THE_REPLAY = ("dominant_query", "metric_at_floor", "k_beyond_rows")
 # Beyond any number of rows there can be, larger makes no difference.
 _MOST_ROWS = 2**62
 
@@ -73,12 +71,16 @@ def seal_of(receipt: Mapping[str, Any]) -> str:
     return sha256_of(canonical({**receipt, "provenance": inner}))
 
 
-def check_seal(receipt: Mapping[str, Any]) -> None:
-    """Raise ReceiptError if a receipt's JSON fields were edited after they were sealed; one without passes."""
+def stated_seal(receipt: Mapping[str, Any]) -> Any:
+    """The seal that a receipt's JSON fields have; None for a receipt without one."""
     told = receipt.get("provenance")
-    stated = told.get(SEAL) if isinstance(told, dict) else None
-    if stated is not None and stated != seal_of(receipt):
-        raise ReceiptError("the receipt was edited after it was sealed, so it is no measure; see polykv verify")
+    return told.get(SEAL) if isinstance(told, dict) else None
+
+
+def edited(receipt: Mapping[str, Any]) -> bool:
+    """Whether a receipt's JSON fields were edited after they were sealed; of one without a seal, nobody knows."""
+    stated = stated_seal(receipt)
+    return stated is not None and stated != seal_of(receipt)
 
 
 def options_in(provenance: Mapping[str, Any]) -> ReplayOptions:
@@ -118,7 +120,7 @@ def measurement_in(provenance: Mapping[str, Any], model_id: str) -> CapturedMeas
         rows=np.array(rows),
     )
     facts = facts_in(record)
-    of_the_fixture = tuple(finding for finding in facts["findings"] if finding.code not in _OF_THE_REPLAY)
+    of_the_fixture = tuple(finding for finding in facts["findings"] if finding.code not in REPLAY_CODES)
     return CapturedMeasurement(tuple(ks), measured, model_id, **{**facts, "findings": of_the_fixture})
 
 

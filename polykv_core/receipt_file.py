@@ -1,18 +1,19 @@
-"""The receipt in a file: the file itself, or what a report holds."""
+"""The receipts in a file: the file itself is one, or it is a report that holds some."""
+
+from collections.abc import Sequence
 
 from polykv_core.errors import ReceiptError
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report import receipts_in_report
 
 
-def receipt_in(data: bytes, fixture_digest: str | None = None) -> bytes:
-    """The bytes of the receipt in a file's bytes; of a report with several, the only one of this fixture.
+def receipts_in(data: bytes) -> tuple[bytes, ...]:
+    """The bytes of each receipt in a file's bytes. Raises ReceiptError for a report with none."""
+    return receipts_in_report(data) if data.lstrip().startswith(b"<") else (data,)
 
-    Raises ReceiptError for a report with none, or with several where none or several are of the fixture.
-    """
-    if not data.lstrip().startswith(b"<"):
-        return data
-    receipts = receipts_in_report(data)
+
+def the_receipt(receipts: Sequence[bytes], fixture_digest: str | None = None) -> bytes:
+    """The only receipt, or the only one of this fixture. Raises ReceiptError where it is not clear which is meant."""
     if len(receipts) == 1:
         return receipts[0]
     meant = [one for one in receipts if CapturedReplayReceipt.from_json(one).fixture_digest == fixture_digest]

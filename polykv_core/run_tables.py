@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from polykv_core import words
 from polykv_core.compare import Comparison, Moved
-from polykv_core.gates import GATES, GateVerdict
+from polykv_core.gates import GateVerdict
 from polykv_core.history import RunSummary
 from polykv_core.judged import tightest
 from polykv_core.report import Outcome
 from polykv_core.tables import number, plain_table, prose, rendered, word
 from polykv_core.terminal import inert
 
-_LABELS = {gate.threshold: gate.label for gate in GATES}
 _LONGEST = 40
 
 
@@ -45,7 +45,7 @@ def runs_text(runs: Sequence[RunSummary]) -> str:
             str(run.selected_candidate_k),
             _short(run.model_id or "(model replay)"),
             _short(run.file_name),
-            ", ".join(_LABELS[name] for name in run.failing_gates),
+            ", ".join(words.GATE_LABELS[name] for name in run.failing_gates),
             inert(", ".join(run.tags)),
             _short(run.note),
         )
@@ -110,5 +110,4 @@ def _verdict(passed: bool) -> str:
 
 
 def _short(text: str) -> str:
-    text = inert(text)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return words.cut(inert(text), _LONGEST)

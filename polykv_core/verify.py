@@ -4,7 +4,7 @@ import io
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from polykv_core.canonical import as_read
@@ -16,7 +16,7 @@ from polykv_core.health import Finding
 from polykv_core.jsontext import Source, read_json
 from polykv_core.measure import OnQuery, keep_going, measure
 from polykv_core.model_case import ModelReplayCase
-from polykv_core.provenance import SEAL, facts_in, finite, seal_of
+from polykv_core.provenance import SEAL, edited, facts_in, finite, seal_of, stated_seal
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
 from polykv_core.replay import judge, run_model_case
 from polykv_core.version import Versions
@@ -72,16 +72,15 @@ def verify(fields: Mapping[str, Any], fixture: CapturedReplayFixture, on_query: 
     told = stated.provenance
     if SEAL in told:
         facts_in(told)  # a receipt that was sealed says this in full
-    edited = _edited(fields, told)
+    changed = _edited(fields)
     another = _another_fixture(stated, fixture)
     if another:
-        return Verification((*edited, another), _unsealed(told), ())
+        return Verification((*changed, another), _unsealed(told), ())
     found = judge(measure(fixture, stated.config.candidate_ks, on_query, options=stated.options), stated.config)
-    apart = _held_against(fields, found)
-    beyond = tuple(difference for difference in apart if not difference.within)
-    version = () if beyond else _another_version(told)  # else it may be why
-    notes = (*_unsealed(told), *version, *_another_file(told, fixture), *_last_digits(apart), *_unknown(fields, found))
-    return Verification(_faults(edited, beyond, told), notes, beyond)
+    compared = _held_against(fields, found, changed, told)
+    version = () if compared.differences else _another_version(told)  # else it may be why
+    notes = (*_unsealed(told), *version, *_another_file(told, fixture), *compared.notes)
+    return replace(compared, notes=notes)
 
 
 def verify_model(fields: Mapping[str, Any], case: ModelReplayCase) -> Verification:
@@ -90,11 +89,8 @@ def verify_model(fields: Mapping[str, Any], case: ModelReplayCase) -> Verificati
     ModelReplayReceipt.from_dict(fields)  # refuses what is no receipt
     told = fields.get("provenance")
     told = told if isinstance(told, dict) else {}
-    found = run_model_case(case)
-    apart = _held_against(fields, found)
-    beyond = tuple(difference for difference in apart if not difference.within)
-    notes = (*_unsealed(told), *_last_digits(apart), *_unknown(fields, found))
-    return Verification(_faults(_edited(fields, told), beyond, told), notes, beyond)
+    compared = _held_against(fields, run_model_case(case), _edited(fields), told)
+    return replace(compared, notes=(*_unsealed(told), *compared.notes))
 
 
 def verification_dict(found: Verification) -> dict[str, Any]:
@@ -111,20 +107,11 @@ def verification_dict(found: Verification) -> dict[str, Any]:
     return {name: finite(value) for name, value in told.items()}
 
 
-def _edited(fields: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[Finding, ...]:
-    stated = told.get(SEAL)
-    if stated is None:
+def _edited(fields: Mapping[str, Any]) -> tuple[Finding, ...]:
+    if not edited(fields):
         return ()
-    seal = seal_of(fields)
-    if stated == seal:
-        return ()
-    return (
-        Finding(
-            "edited",
-            "The receipt was edited after it was sealed: "
-            f"its seal is {_verbatim(stated)}, its content's digest {seal}.",
-        ),
-    )
+    seals = f"its seal is {_verbatim(stated_seal(fields))}, its content's digest {seal_of(fields)}"
+    return (Finding("edited", f"The receipt was edited after it was sealed: {seals}."),)
 
 
 def _another_fixture(stated: CapturedReplayReceipt, fixture: CapturedReplayFixture) -> Finding | None:
@@ -146,21 +133,21 @@ def _another_fixture(stated: CapturedReplayReceipt, fixture: CapturedReplayFixtu
 
 
 def _faults(
-    edited: tuple[Finding, ...], beyond: tuple[Difference, ...], told: Mapping[str, Any]
+    changed: tuple[Finding, ...], beyond: tuple[Difference, ...], told: Mapping[str, Any]
 ) -> tuple[Finding, ...]:
     """What is wrong, given what differs."""
     if not beyond:
-        if not edited:
+        if not changed:
             return ()
         untouched = (
-            f"{edited[0].text} Every number is as replayed: what was edited is none that a replay gives, such as "
+            f"{changed[0].text} Every number is as replayed: what was edited is none that a replay gives, such as "
             "a threshold, versions, the file's digest or an added field."
         )
         return (Finding("edited", untouched),)
     count = "one field differs" if len(beyond) == 1 else f"{len(beyond)} fields differ, the first"
     first = f"{count}: {beyond[0].text}."
-    if edited:
-        return (Finding("edited", f"{edited[0].text} Of what a replay gives, {first}"),)
+    if changed:
+        return (Finding("edited", f"{changed[0].text} Of what a replay gives, {first}"),)
     return (Finding("numbers_moved", f"The numbers moved: {first}{_why(told)}"),)
 
 
@@ -217,16 +204,21 @@ def _last_digits(differences: tuple[Difference, ...]) -> tuple[Finding, ...]:
 
 
 def _held_against(
-    fields: Mapping[str, Any], found: CapturedReplayReceipt | ModelReplayReceipt
-) -> tuple[Difference, ...]:
-    """Every field that the receipt states otherwise than the replay."""
-    # Through text and back, so that both sides are what a file holds.
-    return tuple(differences(fields, json.loads(found.to_json()), ""))
+    fields: Mapping[str, Any],
+    found: CapturedReplayReceipt | ModelReplayReceipt,
+    changed: tuple[Finding, ...],
+    told: Mapping[str, Any],
+) -> Verification:
+    """Every field of a receipt held against the replay."""
+    replayed = json.loads(found.to_json())  # through text and back, so that both sides are what a file holds
+    apart = tuple(differences(fields, replayed, ""))
+    beyond = tuple(difference for difference in apart if not difference.within)
+    notes = (*_last_digits(apart), *_unknown(list(unknown_fields(fields, replayed, ""))))
+    return Verification(_faults(changed, beyond, told), notes, beyond)
 
 
-def _unknown(fields: Mapping[str, Any], found: CapturedReplayReceipt | ModelReplayReceipt) -> tuple[Finding, ...]:
+def _unknown(places: list[str]) -> tuple[Finding, ...]:
     """What a receipt says beside what a replay gives: nothing can be said of that."""
-    places = list(unknown_fields(fields, json.loads(found.to_json()), ""))
     if not places:
         return ()
     listed = ", ".join(shown(place).strip("'\"") for place in places[:_MOST_LISTED])

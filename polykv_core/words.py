@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from polykv_core.gates import Gate, GateVerdict
+from polykv_core.gates import GATES, Gate, GateVerdict
 from polykv_core.metrics import METRICS, Metric, Statistic
 from polykv_core.uncertainty import Interval
 
@@ -12,6 +12,7 @@ STATISTICS: dict[Statistic, str] = {
     "p95": "what 95 % of queries keep to",
     "worst": "worst query",
 }
+GATE_LABELS = {gate.threshold: gate.label for gate in GATES}
 METRIC_BY_NAME = {metric.name: metric for metric in METRICS}
 _ARROWS = {"higher is better": "↑", "lower is better": "↓", "closer to 0 is better": "→0"}
 _MANY = 2.0  # beyond that, "times" reads better than per cent
@@ -63,6 +64,11 @@ def heading(metric: Metric) -> str:
 def span(interval: Interval | None) -> str:
     """From where to where an interval reaches; nothing where there is none."""
     return f"{number(interval.low, 3)} to {number(interval.high, 3)}" if interval else ""
+
+
+def cut(text: str, most: int) -> str:
+    """A text of at most so many characters; what is left out is marked."""
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def unbroken(text: str) -> str:

@@ -98,6 +98,7 @@ ORDER = [
     "commands.shared",
     "commands.options",
     "commands.stores",
+    "commands.baseline",
     "commands.outputs",
     "commands.convert",
     "commands.explain",

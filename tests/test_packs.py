@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -257,3 +258,26 @@ def test_what_cannot_be_converted_is_refused(args, told, tmp_path, monkeypatch):
     assert_one_error_line(result)
     assert told in result.stderr
     assert sorted(os.listdir(tmp_path)) == ["pack.safetensors"]
+
+
+@pytest.mark.parametrize("data", [encoded(fixture_fields()), pack_bytes({"h": FIXTURE})], ids=["json", "pack"])
+def test_a_fixture_comes_through_a_pipe(data, tmp_path):
+    """What can be read only once is: a FIFO, as a shell makes one for <(command)."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for read in (lambda: load_fixture(pipe).digest, lambda: polykv("inspect", pipe).stdout):
+        writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+        writer.start()
+        assert FIXTURE.digest in read()
+        writer.join()
+
+
+def test_an_output_over_the_pack_of_a_head_is_refused(tmp_path):
+    """FILE#HEAD is read from FILE."""
+    path = written(tmp_path, pack_bytes({"a": FIXTURE, "b": SAMPLE}), "pack.safetensors")
+    before = path.read_bytes()
+    for command in (("replay", f"{path}#a", "--receipt", path), ("explain", f"{path}#a", "--json", path)):
+        result = polykv(*command)
+        assert_one_error_line(result)
+        assert "would overwrite the input" in result.stderr
+    assert path.read_bytes() == before

@@ -8,7 +8,6 @@ import streamlit as st
 from pages.ui import comparison, controls, downloads, kept_runs, notices, settings, style, verdict
 from pages.ui.kept_runs import Opened
 from polykv_core import (
-    GATES,
     CapturedReplayConfig,
     CapturedReplayReceipt,
     PolyKvError,
@@ -23,7 +22,8 @@ from polykv_core import (
 )
 from polykv_core.history import RunQuery, RunSummary
 
-_LABELS = {gate.threshold: gate.label for gate in GATES}
+_LABELS = words.GATE_LABELS
+_LONGEST = 60
 _PERCENT, _RELATIVE = "relative_percent", "relative_gates"
 _FAULT = "relative_fault"
 
@@ -54,10 +54,10 @@ def draw_list(runs: tuple[RunSummary, ...]) -> None:
             "k": str(run.selected_candidate_k),
             "Replay": "with options" if run.schema_version.endswith("_with_options") else "reference",
             "Fails": words.listed([_LABELS[name] for name in run.failing_gates]),
-            "Tags": as_data(", ".join(run.tags)),
-            "Note": as_data(run.note),
-            "Fixture": as_data(run.file_name),
-            "Model": as_data(run.model_id or "a model replay"),
+            "Tags": words.cut(", ".join(run.tags), _LONGEST),
+            "Note": words.cut(run.note, _LONGEST),
+            "Fixture": words.cut(run.file_name, _LONGEST),
+            "Model": words.cut(run.model_id or "a model replay", _LONGEST),
         }
         for run in runs
     ]
@@ -69,11 +69,6 @@ def in_brief(run: RunSummary) -> str:
     """A run to choose."""
     told = [words.verb(run.passed), *run.tags, run.file_name or run.model_id, f"{run.saved_at:%m-%d %H:%M}"]
     return f"{run.id}: {', '.join(told)}"[:80]
-
-
-def as_data(text: str) -> str:
-    """A text that came with a file, short."""
-    return text if len(text) <= 60 else f"{text[:59]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def draw_run(run: Opened) -> None:
@@ -208,6 +203,8 @@ try:
         found = kept_runs.listed(draw_filters(every))
         if found:
             draw_list(found)
+            if len(found) == kept_runs.MOST_LISTED:
+                st.caption(f"The newest {len(found)} of those that fit.")
         else:
             st.info("No run fits these filters.", icon=":material/filter_alt_off:")
         kinds = {run.id: run for run in found if run.kind == "captured"}

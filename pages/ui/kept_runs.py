@@ -11,13 +11,13 @@ from pages.ui.notices import draw_fault
 from pages.ui.state import Shown
 from polykv_core import CapturedMeasurement, CapturedReplayReceipt, PolyKvError, ReceiptError
 from polykv_core.history import Run, RunQuery, RunSummary, Store, default_path, exists, open_store
-from polykv_core.kept import packed, unpacked
+from polykv_core.kept import measured, packed
 
 _SELECTED = "history_runs"
 _TAGS, _NOTE = "keep_tags", "keep_note"
 _FAULT = "history_fault"
 _DONE = "history_done"
-_MOST_LISTED = 200
+MOST_LISTED = 200
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def query(text: str, verdict: str, gate: str | None, model: str | None, tag: str
         tag=tag,
         since=_midnight(first),
         until=_midnight(last + timedelta(days=1)) if last else None,
-        limit=_MOST_LISTED,
+        limit=MOST_LISTED,
     )
 
 
@@ -146,10 +146,8 @@ def _delete(number: int) -> None:
 
 def _opened(run: Run) -> Opened:
     receipt = CapturedReplayReceipt.from_json(run.receipt_json)
-    if run.measurement is None:
-        return Opened(run.summary, receipt, receipt.measurement)
     try:
-        return Opened(run.summary, receipt, unpacked(run.measurement))
+        return Opened(run.summary, receipt, measured(receipt, run.measurement))
     except ReceiptError as bad:
         return Opened(run.summary, receipt, receipt.measurement, damage=str(bad))
 

@@ -22,6 +22,7 @@ from polykv_core import (
     parse_ks,
     replay_findings,
 )
+from polykv_core.health import BEYOND_ROWS
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Shown:
         """What is odd about the fixture, and about its replay at the selected k but that it reads every row."""
         k = self.receipt.selected_candidate_k
         found = replay_findings(self.curve.queries.at(self.curve.index_of(k)), k)
-        return (*self.replayed.findings, *(finding for finding in found if finding.code != "k_beyond_rows"))
+        return (*self.replayed.findings, *(finding for finding in found if finding.code != BEYOND_ROWS))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from polykv_core import (
     receipt_fields,
     verify,
 )
-from polykv_core.receipt_file import receipt_in
+from polykv_core.receipt_file import receipts_in, the_receipt
 from polykv_core.verify import is_model_replay, verify_model
 
 RECEIPT, FIXTURE = "verified_receipt", "verified_fixture"
@@ -82,36 +81,21 @@ def check(shown: Shown | None) -> Check:
         jobs.forget(uploads.VERIFY_JOB)
         return Check()
     try:
-        # Of a report with several receipts, the one of the fixture on screen; another fixture is asked for its digest.
-        data = receipt_in(receipt.read(), _digest(other, shown))
-        fields = receipt_fields(io.BytesIO(data))
-        model = is_model_replay(fields)
-        read: Read
+        receipts = receipts_in(receipt.read())
+        fields = receipt_fields(io.BytesIO(receipts[0])) if len(receipts) == 1 else None
+        model = fields is not None and is_model_replay(fields)
         if other is not None:
-            read, whose, name = other.read, f"upload {other.number}", other.name
-        elif shown is not None and not model and _stated_digest(fields) in (None, shown.source.digest):
-            read, whose, name = shown.replayed.read, shown.source.digest, shown.source.name
-        else:
-            return Check(missing=_CASE_MISSING if model else _FIXTURE_MISSING if shown is None else _OTHER_FIXTURE)
-        work = partial(_model_checked if model else _checked, fields, read)
-        key = f"{hashlib.sha256(data).hexdigest()} {whose}"
-        return Check(jobs.run(uploads.VERIFY_JOB, key, f"{name}, to verify the receipt", work).result())
+            return _checked(receipts, other.read, f"upload {other.number}", other.name, model)
+        if model or shown is None:
+            return Check(missing=_CASE_MISSING if model else _FIXTURE_MISSING)
+        meant = the_receipt(receipts, shown.source.digest)
+        if CapturedReplayReceipt.from_json(meant).fixture_digest not in (None, shown.source.digest):
+            return Check(missing=_OTHER_FIXTURE)
+        return _checked([meant], shown.replayed.read, shown.source.digest, shown.source.name, model)
     except jobs.Cancelled:
         return Check(cancelled=True)
     except PolyKvError as bad:
         return Check(fault=str(bad))
-
-
-def _digest(other: Upload | None, shown: Shown | None) -> str | None:
-    if other is not None:
-        with suppress(PolyKvError):
-            return load_fixture(other.read()).digest
-    return None if shown is None else shown.source.digest
-
-
-def _stated_digest(fields: Mapping[str, Any]) -> str | None:
-    """Of which fixture a receipt says it is, if it says so."""
-    return CapturedReplayReceipt.from_dict(fields).fixture_digest
 
 
 def try_again() -> None:
@@ -119,11 +103,21 @@ def try_again() -> None:
     jobs.forget(uploads.VERIFY_JOB)
 
 
-def _checked(fields: Mapping[str, Any], read: Read, on_query: OnQuery) -> Checked:
-    return Checked(fields, verify(fields, load_fixture(read()), on_query))
+def _checked(receipts: Sequence[bytes], read: Read, whose: str, name: str, model: bool) -> Check:
+    """The check beside the page: what came of it, or nothing yet."""
+    key = f"{hashlib.sha256(b''.join(receipts)).hexdigest()} {whose}"
+    work = partial(_verify_model if model else _verify, receipts, read)
+    return Check(jobs.run(uploads.VERIFY_JOB, key, f"{name}, to verify the receipt", work).result())
 
 
-def _model_checked(fields: Mapping[str, Any], read: Read, _on_query: OnQuery) -> Checked:
+def _verify(receipts: Sequence[bytes], read: Read, on_query: OnQuery) -> Checked:
+    fixture = load_fixture(read())
+    fields = receipt_fields(io.BytesIO(the_receipt(receipts, fixture.digest)))
+    return Checked(fields, verify(fields, fixture, on_query))
+
+
+def _verify_model(receipts: Sequence[bytes], read: Read, _on_query: OnQuery) -> Checked:
+    fields = receipt_fields(io.BytesIO(the_receipt(receipts)))
     return Checked(fields, verify_model(fields, load_model_case(read())))
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import click
 
-from polykv_core.commands.shared import file_and_head, fixture_at, keep, naming, readable, write
+from polykv_core.commands.shared import file_and_head, fixture_at, keep, naming, source_at, write
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.loading import heads_in
 from polykv_core.packs import Kind, Precision, fixture_json, pack_bytes
@@ -54,9 +54,9 @@ def _heads(paths: tuple[str, ...]) -> dict[str, CapturedReplayFixture]:
     found: dict[str, Any] = {}
     for path in paths:
         file, chosen = file_and_head(path)
-        readable(file)
+        source = source_at(file)
         with naming(path):
-            names = [chosen] if chosen else [head.name for head in heads_in(Path(file))]
+            names = [chosen] if chosen else [head.name for head in heads_in(source)]
         for name, whole in [(name, f"{file}#{name}") for name in names] or [(_stem(file), file)]:
             if name in found:
                 raise click.UsageError(f"two heads are called {name}; convert them into files of their own")

@@ -7,7 +7,7 @@ import click
 from polykv_core.advice import what_would_help
 from polykv_core.arrays import U64_MASK
 from polykv_core.commands.options import options_given, replay_options
-from polykv_core.commands.shared import fixture_at, keep, lines, naming, queries_told, write
+from polykv_core.commands.shared import fixture_at, is_shown, keep, lines, naming, queries_told, write
 from polykv_core.config import DEFAULT_CANDIDATE_KS, CapturedReplayConfig
 from polykv_core.errors import CodecError
 from polykv_core.explain import explain as explain_fixture
@@ -18,7 +18,7 @@ from polykv_core.options import ReplayOptions
 from polykv_core.program import PASSED, show
 from polykv_core.replay import run_captured_model_replay
 from polykv_core.scale import fit_scale
-from polykv_core.terminal import complain, is_standard_output, wrapped
+from polykv_core.terminal import complain, wrapped
 
 
 @click.command()
@@ -45,7 +45,7 @@ def explain(fixture: str, candidate_k: int | None, path: str | None, **options: 
         changes = what_would_help(captured, explanation)
     if path is not None:
         data = explanation_json(explanation, changes).encode("utf-8")
-        if path == "-" or is_standard_output(path):
+        if is_shown(path):
             show(data)
             return PASSED
         write(path, data)

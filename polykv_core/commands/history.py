@@ -12,15 +12,16 @@ import click
 
 from polykv_core.commands.options import gate_options_of_run, gates_given, option_name
 from polykv_core.commands.replay import report_one
-from polykv_core.commands.shared import keep, lines, write
-from polykv_core.commands.stores import existing_store, measurement_of, receipt_of, referred, store_option
+from polykv_core.commands.shared import is_shown, keep, lines, make_folder, write
+from polykv_core.commands.stores import existing_store, receipt_of, referred, store_option
 from polykv_core.compare import ACROSS, Comparison, Moved, compare
 from polykv_core.exports import receipt_stem
 from polykv_core.gates import GATES
 from polykv_core.history import RunQuery, RunSummary
-from polykv_core.program import FAILED, PASSED, reason, show
+from polykv_core.kept import measured
+from polykv_core.program import FAILED, PASSED, show
 from polykv_core.replay import judge
-from polykv_core.terminal import inert, is_standard_output
+from polykv_core.terminal import inert
 
 _WHICH = ("all", "differs", "regressed", "fixed", "same")
 
@@ -72,7 +73,7 @@ def show_run(run: int, receipt: str | None, store: str | None) -> int:
     with existing_store(store) as kept:
         keep("--receipt", receipt, str(kept.path))
         found = kept.run(run)
-    if receipt is not None and (receipt == "-" or is_standard_output(receipt)):
+    if receipt is not None and is_shown(receipt):
         show(found.receipt_json.encode())
         return PASSED if found.summary.passed else FAILED
     if receipt is not None:
@@ -94,10 +95,11 @@ def rejudge(run: int, receipt: str | None, store: str | None, **given: Any) -> i
     with existing_store(store) as kept:
         keep("--receipt", receipt, str(kept.path))
         found = kept.run(run)
-    config = replace(receipt_of(found).config, **changed)
+    before = receipt_of(found)
+    config = replace(before.config, **changed)
     was = "passed" if found.summary.passed else "FAILED"
     again = ("Judged again", f"it was kept as {was} at k = {found.summary.selected_candidate_k}")
-    return report_one(judge(measurement_of(found), config), receipt, [*_facts(found.summary), again])
+    return report_one(judge(measured(before, found.measurement), config), receipt, [*_facts(found.summary), again])
 
 
 @history.command("compare")
@@ -135,10 +137,7 @@ def export(runs: tuple[int, ...], folder: str, store: str | None) -> int:
     """Write the receipts of RUNS into a folder, byte for byte as they were."""
     with existing_store(store) as kept:
         found = [kept.run(run) for run in runs]
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as bad:
-        raise click.ClickException(f"cannot make the folder {folder}: {reason(bad)}") from None
+    make_folder(folder)
     for run in found:
         path = os.path.join(folder, f"run-{run.summary.id}_{receipt_stem(receipt_of(run))}.json")
         write(path, run.receipt_json.encode())

@@ -2,19 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from polykv_core.commands.shared import keep, write
+from polykv_core.commands.shared import STANDARD_OUTPUT, is_shown, keep, make_folder, write
 from polykv_core.exports import candidates_csv, receipt_stem
-from polykv_core.program import reason, show
+from polykv_core.program import show
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report import Outcome, ReportPart, html_report, junit_xml, markdown_summary
-from polykv_core.terminal import is_standard_output
 
-_STANDARD_OUTPUT = "-"
 _FILES = {
     "receipt": "Write the receipt (JSON) there; - is standard output, which then has no table, as for those below.",
     "junit": "Write a JUnit report there: a test case for each gate of each candidate.",
@@ -47,7 +44,7 @@ class Outputs:
             keep(f"--{name}", path, *inputs)
         if "receipt" in self._paths and fixtures > 1:
             raise click.UsageError("--receipt takes one fixture's receipt; give --receipts DIR for several")
-        places = [_STANDARD_OUTPUT if _is_shown(path) else os.path.realpath(path) for path in self._paths.values()]
+        places = [STANDARD_OUTPUT if is_shown(path) else os.path.realpath(path) for path in self._paths.values()]
         if len(set(places)) < len(places):
             raise click.UsageError("two outputs go to the same place; give each a path of its own")
 
@@ -66,7 +63,7 @@ class Outputs:
         told, silent = [], False
         for name, data in self._contents(outcomes, parts):
             path = self._paths[name]
-            if _is_shown(path):
+            if is_shown(path):
                 show(data)
                 silent = True
             else:
@@ -91,10 +88,7 @@ class Outputs:
                 yield name, make().encode("utf-8")
 
     def _written_receipts(self, folder: str, receipts: Sequence[CapturedReplayReceipt]) -> str:
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as bad:
-            raise click.ClickException(f"cannot make the folder {folder}: {reason(bad)}") from None
+        make_folder(folder)
         stems: list[str] = []
         for receipt in receipts:
             stem = receipt_stem(receipt)
@@ -104,7 +98,3 @@ class Outputs:
             keep("--receipts", path, *self._inputs)  # such as the baseline
             write(path, receipt.to_json().encode("utf-8"))
         return folder
-
-
-def _is_shown(path: str) -> bool:
-    return path == _STANDARD_OUTPUT or is_standard_output(path)

@@ -6,17 +6,17 @@ from typing import Any
 
 import click
 
-from polykv_core.commands.options import gate_options, option_name, replay_options, settings_at
+from polykv_core.commands.baseline import Baseline, baseline_given
+from polykv_core.commands.options import gate_options, replay_options, settings_at
 from polykv_core.commands.outputs import Outputs, output_options
-from polykv_core.commands.shared import Facts, fixture_at, keep, lines, loaded, naming, queries_told, write
-from polykv_core.commands.stores import keep_option, name_of, referred
-from polykv_core.compare import ACROSS, check_comparable, check_statistic, relative_config
+from polykv_core.commands.shared import Facts, fixture_at, is_shown, keep, lines, loaded, naming, queries_told, write
+from polykv_core.commands.stores import keep_option, name_of
+from polykv_core.compare import ACROSS
 from polykv_core.config import CapturedReplayConfig
 from polykv_core.errors import PolyKvError, StoreError
 from polykv_core.explain import explain
 from polykv_core.exports import command_line, receipt_stem
 from polykv_core.fixture import CapturedReplayFixture
-from polykv_core.gates import GATES
 from polykv_core.history import Store, default_path, exists, open_store
 from polykv_core.kept import packed
 from polykv_core.measure import every_k, measure
@@ -27,7 +27,7 @@ from polykv_core.program import FAILED, NO_VERDICT, PASSED, show
 from polykv_core.receipt import CapturedReplayReceipt, ModelReplayReceipt
 from polykv_core.replay import judge, run_model_case
 from polykv_core.report import Outcome, ReportPart, sentence
-from polykv_core.terminal import complain, is_standard_output
+from polykv_core.terminal import complain
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,7 @@ class Asked:
     every_k: bool
     explained: bool
     written: bool
-    baseline: str | None = None
-    worse_by: dict[str, float] = field(default_factory=dict)
-    across: tuple[str, ...] = ()
-    store: str | None = None
+    baseline: Baseline | None
 
 
 @dataclass(frozen=True)
@@ -76,11 +73,8 @@ def replay(fixtures: tuple[str, ...], config: str | None, **given: Any) -> int:
     Several fixtures have one verdict: it passes if each passes, and the worst gate of the worst one is named.
     """
     kept, store, tags, note = (given.pop(name) for name in ("keep", "store", "tags", "note"))
-    baseline, worse_by, across = (given.pop(name) for name in ("baseline", "worse_by", "across"))
-    outputs = Outputs(given, [*fixtures, config, baseline, store or str(default_path())], len(fixtures))
-    relative = _relative(worse_by, given)
-    if bool(relative) != (baseline is not None):
-        raise click.UsageError("--baseline and --worse-by go together; give both or none")
+    outputs = Outputs(given, [*fixtures, config, given["baseline"], store or str(default_path())], len(fixtures))
+    baseline = baseline_given(given, store)
     settings, options = settings_at(config, given)
     asked = Asked(
         settings,
@@ -89,9 +83,6 @@ def replay(fixtures: tuple[str, ...], config: str | None, **given: Any) -> int:
         explained=outputs.wants_report,
         written=outputs.hold_receipts or kept,
         baseline=baseline,
-        worse_by=relative,
-        across=across,
-        store=store,
     )
     if kept and exists(store):
         open_store(store).close()  # one that cannot be used is told before all the work
@@ -137,7 +128,7 @@ def report_one(verdict: CapturedReplayReceipt | ModelReplayReceipt, path: str | 
     """Write the receipt, print the table unless the receipt has its place, and say how it went."""
     if path is not None:
         data = verdict.to_json().encode("utf-8")
-        if path == "-" or is_standard_output(path):
+        if is_shown(path):
             show(data)
             return PASSED if verdict.passed else FAILED
         write(path, data)
@@ -173,48 +164,19 @@ def _replayed(path: str, asked: Asked) -> Replayed:
 def _judged(path: str, fixture: CapturedReplayFixture, asked: Asked) -> Replayed:
     ks = every_k(fixture) if asked.every_k else asked.config.candidate_ks
     curve = measure(fixture, ks, options=asked.options)
-    config = asked.config
-    if asked.baseline is not None:
-        held = referred(asked.baseline, asked.store, lambda history: history.baseline(fixture.digest))
-        check_comparable(held.measurement, curve, asked.across)
-        check_statistic(held.config.statistic, config.statistic, asked.across)
-        config = relative_config(config, held, asked.worse_by)
+    config = asked.baseline.applied(asked.config, curve) if asked.baseline else asked.config
     receipt = judge(curve, config)
     if asked.written:
         receipt.to_json()  # what cannot be written is told of this fixture, and not later of all
-    relative = "".join(
-        f"{'; ' * bool(index)}{name.replace('_', '-')} {percent:g} % worse than in {asked.baseline}"
-        for index, (name, percent) in enumerate(asked.worse_by.items())
-    )
     part = None
     if asked.explained:
         explanation = explain(fixture, receipt.selected_candidate_k, asked.options)
         command = command_line(name_of(path), config, f"{receipt_stem(receipt)}.json", asked.options)
         part = ReportPart(name_of(path), receipt, curve, explanation, command)
     facts = [("Fixture", path), ("Model", fixture.model_id), ("Queries", queries_told(fixture))]
-    if relative:
-        facts.append(("Relative", f"at most {relative}"))
+    relative = asked.baseline.told if asked.baseline else ""
+    facts += [("Relative", relative)] if relative else []
     return Replayed(Outcome(path, receipt, relative=relative), facts, curve, part)
-
-
-def _relative(texts: Sequence[str], given: dict[str, Any]) -> dict[str, float]:
-    """The relative gates by their thresholds' names; none of them may be given as a number or off as well."""
-    thresholds = {option_name(gate): gate.threshold for gate in GATES}
-    relative = {}
-    for text in texts:
-        name, _, percent = text.partition("=")
-        try:
-            relative[thresholds[name]] = float(percent.rstrip("% "))
-        except (KeyError, ValueError):
-            known = ", ".join(thresholds)
-            raise click.UsageError(f"--worse-by {text!r}; expected GATE=PERCENT with one of {known}") from None
-        if not 0.0 <= relative[thresholds[name]] < float("inf"):
-            raise click.UsageError(f"--worse-by {text!r}; a per cent is a number of at least 0")
-        if sum(other.partition("=")[0] == name for other in texts) > 1:
-            raise click.UsageError(f"--worse-by {name} is given twice; give it once")
-        if given[thresholds[name]] is not None or name in given["gate_off"]:
-            raise click.UsageError(f"--{name} and --worse-by {name} contradict each other; give one of them")
-    return relative
 
 
 def _all_kept(history: Store, replays: Sequence[Replayed], tags: Sequence[str], note: str | None) -> list[int]:

@@ -13,29 +13,37 @@ from polykv_core.files import write_whole
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.loading import heads_in, load_fixture
 from polykv_core.program import reason
-from polykv_core.terminal import complain, inert
+from polykv_core.terminal import complain, inert, is_standard_output
 
 Loaded = TypeVar("Loaded")
 Facts = list[tuple[str, str]]
+
+
+STANDARD_OUTPUT = "-"
+
+
+def is_shown(path: str) -> bool:
+    """Whether what is written to a path goes to standard output, which then has nothing else."""
+    return path == STANDARD_OUTPUT or is_standard_output(path)
 
 
 def keep(option: str, written: str | None, *inputs: str | None) -> None:
     """Refuse to write over what is read."""
     for path in inputs:
         with suppress(OSError, ValueError):
-            if written and path and os.path.samefile(written, path):
+            if written and path and os.path.samefile(written, file_and_head(path)[0]):
                 raise click.UsageError(f"{option} {written} would overwrite the input {path}; give another path")
 
 
 def fixture_at(path: str) -> CapturedReplayFixture:
     """The fixture at a path, or with FILE#HEAD one of a compact file's; its warnings told."""
     file, head = file_and_head(path)
-    readable(file)
+    source = source_at(file)
     with naming(path):
-        heads = heads_in(Path(file))
+        heads = heads_in(source)
         if len(heads) > 1 and head is None:
             raise FixtureError(f"the file holds {len(heads)} heads; choose one, such as {file}#{heads[0].name}")
-        fixture = load_fixture(Path(file), head)
+        fixture = load_fixture(source, head)
     for warning in fixture.warnings:
         complain("warning", f"{path}: {warning}")
     return fixture
@@ -49,22 +57,29 @@ def file_and_head(path: str) -> tuple[str, str | None]:
     return file, head
 
 
-def readable(path: str) -> None:
-    """Complain of a file that cannot be opened."""
-    try:
+def source_at(path: str) -> Path | bytes:
+    """What to read a fixture from: a file that can be opened again and again, or all that a pipe gives, once."""
+    with _reading(path):
+        if not os.path.isfile(path):
+            return Path(path).read_bytes()
         Path(path).open("rb").close()
-    except (OSError, ValueError) as bad:
-        raise click.ClickException(f"cannot read {path or repr(path)}: {reason(bad)}") from None
+        return Path(path)
 
 
 def loaded(path: str, load: Callable[[bytes], Loaded]) -> Loaded:
     """What a file holds; every complaint names the file."""
-    try:
+    with _reading(path):
         data = Path(path).read_bytes()
-    except (OSError, ValueError) as bad:
-        raise click.ClickException(f"cannot read {path or repr(path)}: {reason(bad)}") from None
     with naming(path):
         return load(data)
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as bad:
+        raise click.ClickException(f"cannot read {path or repr(path)}: {reason(bad)}") from None
 
 
 @contextmanager
@@ -74,6 +89,14 @@ def naming(path: str) -> Iterator[None]:
         yield
     except PolyKvError as bad:
         raise click.ClickException(f"{path}: {bad}") from None
+
+
+def make_folder(path: str) -> None:
+    """Make a folder, if it is not there."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as bad:
+        raise click.ClickException(f"cannot make the folder {path}: {reason(bad)}") from None
 
 
 def write(path: str, data: bytes) -> None:

@@ -9,14 +9,12 @@ from typing import Any
 import click
 
 from polykv_core.commands.shared import loaded
-from polykv_core.errors import StoreError
+from polykv_core.errors import ReceiptError, StoreError
 from polykv_core.history import Run, Store, default_path, exists, open_store
 from polykv_core.history.runs import checked_note, checked_tags
-from polykv_core.kept import unpacked
-from polykv_core.measurement import CapturedMeasurement
-from polykv_core.provenance import check_seal
+from polykv_core.provenance import edited
 from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.receipt_file import receipt_in
+from polykv_core.receipt_file import receipts_in, the_receipt
 from polykv_core.verify import receipt_fields
 
 PINNED = "pinned"
@@ -44,11 +42,6 @@ def receipt_of(run: Run) -> CapturedReplayReceipt:
     return CapturedReplayReceipt.from_json(run.receipt_json)
 
 
-def measurement_of(run: Run) -> CapturedMeasurement:
-    """What was measured: all that was kept, else what the receipt tells."""
-    return receipt_of(run).measurement if run.measurement is None else unpacked(run.measurement)
-
-
 def referred(
     name: str, store: str | None, pinned: Callable[[Store], Run | None] | None = None
 ) -> CapturedReplayReceipt:
@@ -67,8 +60,9 @@ def referred(
 
 def _sealed(data: bytes) -> CapturedReplayReceipt:
     """A receipt in a file that nobody edited, as far as its seal tells."""
-    fields = receipt_fields(io.BytesIO(receipt_in(data)))
-    check_seal(fields)
+    fields = receipt_fields(io.BytesIO(the_receipt(receipts_in(data))))
+    if edited(fields):
+        raise ReceiptError("the receipt was edited after it was sealed, so it is no measure; see polykv verify")
     return CapturedReplayReceipt.from_dict(fields)
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from polykv_core.commands.shared import Facts, fixture_at, keep, lines, loaded, naming, write
+from polykv_core.commands.shared import Facts, fixture_at, is_shown, keep, lines, loaded, naming, write
 from polykv_core.model_case import load_model_case
 from polykv_core.program import FAILED, PASSED, show
-from polykv_core.receipt_file import receipt_in
-from polykv_core.report import receipts_in_report
-from polykv_core.terminal import is_standard_output, wrapped
+from polykv_core.receipt_file import receipts_in, the_receipt
+from polykv_core.terminal import wrapped
 from polykv_core.verify import Verification, is_model_replay, receipt_fields, verification_dict, verify, verify_model
 
 _MOST_SHOWN = 12
@@ -32,7 +31,7 @@ def verify_command(receipt: str, fixture: str, path: str | None) -> int:
     fields, found = _verified(receipt, fixture)
     if path is not None:
         data = (json.dumps(verification_dict(found), indent=2, ensure_ascii=False) + "\n").encode()
-        if path == "-" or is_standard_output(path):
+        if is_shown(path):
             show(data)
             return PASSED if found.verified else FAILED
         write(path, data)
@@ -56,16 +55,16 @@ def verification_text(found: Verification) -> str:
 
 def _verified(receipt: str, fixture: str) -> tuple[Mapping[str, Any], Verification]:
     """What the receipt says, and what its check found."""
-    data = loaded(receipt, bytes)
+    receipts = loaded(receipt, receipts_in)
+    fields = None
     with naming(receipt):
-        several = data.lstrip().startswith(b"<") and len(receipts_in_report(data)) > 1
-        fields = None if several else receipt_fields(io.BytesIO(receipt_in(data)))
+        if len(receipts) == 1:
+            fields = receipt_fields(io.BytesIO(receipts[0]))
     if fields is not None and is_model_replay(fields):
         case = loaded(fixture, load_model_case)
         with naming(receipt):
             return fields, verify_model(fields, case)
     captured = fixture_at(fixture)
     with naming(receipt):
-        if fields is None:
-            fields = receipt_fields(io.BytesIO(receipt_in(data, captured.digest)))
+        fields = fields or receipt_fields(io.BytesIO(the_receipt(receipts, captured.digest)))
         return fields, verify(fields, captured)

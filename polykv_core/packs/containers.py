@@ -35,7 +35,6 @@ _UNREADABLE = (
     TypeError,
     LookupError,
     AttributeError,
-    NotImplementedError,
     RuntimeError,
     MemoryError,
 )

@@ -7,6 +7,7 @@ import html
 import re
 from itertools import groupby
 
+from polykv_core import words
 from polykv_core.terminal import inert
 
 _LONGEST = 120
@@ -18,7 +19,7 @@ _PLAIN = re.compile(r"(?!.*GH-\d)[A-Za-z](?:[A-Za-z0-9 ,;()'+=/-]|\.(?=[\d ),;]|
 
 def quoted(text: str, most: int = _LONGEST) -> str:
     """Text as a code span on one line, cut where it is long."""
-    shown = _cut(inert(text), most)
+    shown = words.cut(inert(text), most)
     if not shown.strip():
         return "(no name)"
     fence = "`" * (1 + max((len(list(run)) for mark, run in groupby(shown) if mark == "`"), default=0))
@@ -29,13 +30,9 @@ def quoted(text: str, most: int = _LONGEST) -> str:
 
 def in_html(text: str) -> str:
     """Text for an HTML element, where Markdown does not look."""
-    return html.escape(_cut(inert(text), _LONGEST)) or "(no name)"
+    return html.escape(words.cut(inert(text), _LONGEST)) or "(no name)"
 
 
 def prose(text: str) -> str:
     """A sentence as it is, where it is plain beyond doubt; any other text as a code span."""
     return text if len(text) <= _LONGEST_PROSE and _PLAIN.fullmatch(text) else quoted(text, _LONGEST_PROSE)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
