@@ -27,6 +27,7 @@ from polykv_core import (
 from polykv_core.cli import main
 from polykv_core.history import open_store
 from polykv_core.kept import packed
+from polykv_core.words import unbroken
 
 PAGE, REPLAY = "pages/history/page.py", "pages/replay/page.py"
 OTHER_PAGES = ("pages/explain/page.py", "pages/verify/page.py", "pages/model/page.py", "pages/about/page.py")
@@ -118,9 +119,14 @@ def rendered(app):
 
 
 def compared(app):
-    """The rows of the comparison on screen: k, and what became of the gate."""
+    """The rows of the comparison on screen: which gate at which k, and what became of it."""
     tables = [table.value for table in app.table if "Difference" in table.value]
-    return [(row["k"], row["Metric"], row["Gate"].split()[-1]) for table in tables for _, row in table.iterrows()]
+    return [(unbroken(row["Gate"]), row["Verdict"].split()[-1]) for table in tables for _, row in table.iterrows()]
+
+
+def ks(moved):
+    """The k of a row, or that of each run."""
+    return str(moved.k_after) if moved.k_before == moved.k_after else f"{moved.k_before} → {moved.k_after}"
 
 
 def expected_rows(comparison, wanted):
@@ -134,8 +140,7 @@ def expected_rows(comparison, wanted):
     }
     return [
         (
-            str(one.k_after) if one.k_before == one.k_after else f"{one.k_before} → {one.k_after}",
-            labels[one.after.gate.metric],
+            unbroken(f"{labels[one.after.gate.metric]} at k = {ks(one)}"),
             "both" if one.change == "same" else one.change,
         )
         for one in (*comparison.selected, *comparison.at_ks)

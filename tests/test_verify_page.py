@@ -81,7 +81,9 @@ def rendered(app):
 
 def differing(app):
     """The fields that the page says differ."""
-    return list(app.dataframe[0].value["Field"]) if app.dataframe else []
+    if "What differs" not in [header.value for header in app.header]:
+        return []
+    return [line.split(" is ")[0] for line in app.code[-1].value.splitlines()]
 
 
 def test_nothing_given_the_page_says_what_to_do(page):
@@ -136,9 +138,7 @@ def test_an_edited_receipt_is_told_with_the_field(page):
     assert verdict(page) == "NOT VERIFIED: edited after sealing"
     assert any(text.startswith("The receipt was edited after it was sealed") for text in texts(page))
     assert differing(page) == ["metrics, output_cosine_mean"]
-    row = page.dataframe[0].value.iloc[0]
-    assert row["In the receipt"] == "0.99"
-    assert float(row["Replayed"]) == pytest.approx(0.7216, abs=1e-4)
+    assert page.code[-1].value.startswith("metrics, output_cosine_mean is 0.99; replayed it is 0.721575")
 
 
 def test_an_edited_and_resealed_receipt_is_told_by_its_numbers(page):

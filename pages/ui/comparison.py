@@ -70,7 +70,7 @@ def _draw_one(first: Opened, other: Opened, comparison: Comparison, only: str) -
     if not rows:
         st.caption("No row is like that.")
         return
-    with st.container(key=f"{style.TURNED}_compare_{other.summary.id}"):
+    with st.container(key=f"{style.FIRST_CELL_ABOVE}_4_compare_{other.summary.id}"):
         st.table(rows, border="horizontal", hide_index=True)
     st.caption(
         "The difference is that of the later run less the first, over the same queries; its 95 % interval is paired by "
@@ -81,13 +81,13 @@ def _draw_one(first: Opened, other: Opened, comparison: Comparison, only: str) -
 def _row(one: Moved, first: Opened, other: Opened) -> dict[str, str]:
     metric = one.after.gate.metric
     side = {None: "stays", True: "better", False: "worse"}[one.better]
+    k = str(one.k_after) if one.k_before == one.k_after else f"{one.k_before} → {one.k_after}"
     return {
-        "k": str(one.k_after) if one.k_before == one.k_after else f"{one.k_before} → {one.k_after}",
-        "Metric": words.named(metric, one.after.gate.label),
+        "Gate": f"{words.named(metric, one.after.gate.label)} at {words.unbroken(f'k = {k}')}",
         f"Run {first.summary.id}": words.number(one.before.value),
         f"Run {other.summary.id}": words.number(one.after.value),
         "Difference": words.number(one.difference, 3),
         "95 % interval": words.span(one.interval),
         "Moved": f"{side}, clearly" if one.clear else side,
-        "Gate": f"{words.verb(one.before.passed)} in both" if one.change == "same" else _MARKS[one.change],
+        "Verdict": f"{words.verb(one.before.passed)} in both" if one.change == "same" else _MARKS[one.change],
     }

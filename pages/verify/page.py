@@ -39,17 +39,8 @@ def draw_result(checked: Checked) -> None:
         st.code(str(fields.get("model_id", "a model replay")), language=None, wrap_lines=True)
     if found.differences:
         st.header("What differs", anchor=False)
-        rows = [
-            {
-                "Field": one.place,
-                "In the receipt": _told(one.stated),
-                "Replayed": _told(one.found),
-                "Off by": "" if one.off_by is None else f"{one.off_by:.3g}",
-            }
-            for one in found.differences[:_MOST_SHOWN]
-        ]
-        # Not st.table, which reads Markdown: the receipt's texts stand in it.
-        st.dataframe(rows, hide_index=True, alt="The fields that differ, as the receipt has them and as replayed")
+        told = [difference.text for difference in found.differences[:_MOST_SHOWN]]
+        st.code("\n".join(told), language=None, wrap_lines=True)
         if len(found.differences) > _MOST_SHOWN:
             st.caption(f"And {len(found.differences) - _MOST_SHOWN} more; all of them are in the file below.")
     st.header("Take it away", anchor=False)
@@ -62,10 +53,6 @@ def draw_finding(finding: Finding) -> None:
     icon, name = _NAMED[finding.code]
     st.markdown(f"{icon} **{name}**")
     st.text(finding.text)
-
-
-def _told(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)[:200]
 
 
 screen = state.screen(controls.choice())
