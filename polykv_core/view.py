@@ -11,8 +11,8 @@ from polykv_core import words
 from polykv_core.arrays import Array, Float64, Int64
 from polykv_core.axis import Axis, stretches
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate
+from polykv_core.k_curve import KCurve
 from polykv_core.metrics import Metric
-from polykv_core.sweep import Sweep
 from polykv_core.tuning import Reversal, largest_reversal, thinned
 
 Number = TypeVar("Number", float, Array)
@@ -39,9 +39,9 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A sweep seen through one metric: its curve, its points, its gate, and what there is to say about them."""
+    """A curve over k seen through one metric: its curve, its points, its gate, and what there is to say about them."""
 
-    sweep: Sweep
+    k_curve: KCurve
     metric: Metric
 
     @cached_property
@@ -57,30 +57,30 @@ class View:
     @cached_property
     def threshold(self) -> float:
         """The gate's threshold; not a number without a gate."""
-        return float(getattr(self.sweep.receipt.config, self._own_gate.threshold)) if self._own_gate else math.nan
+        return float(getattr(self.k_curve.receipt.config, self._own_gate.threshold)) if self._own_gate else math.nan
 
     @cached_property
     def values(self) -> Float64[Array, " k"]:
-        """The metric at each k of the sweep, as its gate looks at it; not a number where it is not finite."""
-        values = self._gated(self.sweep.curve.metrics[self.metric.name])
+        """The metric at each k of the curve, as its gate looks at it; not a number where it is not finite."""
+        values = self._gated(self.k_curve.ordered.metrics[self.metric.name])
         return np.where(np.isfinite(values), values, np.nan)
 
     @cached_property
     def drawn(self) -> Int64[Array, " m"]:
         """Which of the values are drawn: all of few, of many those that make a difference to the eye."""
-        kept = [self.sweep.selected, *(point.row for point in self.points)]
-        kept += [self.sweep.smallest] if self.sweep.smallest else []
+        kept = [self.k_curve.selected, *(point.row for point in self.points)]
+        kept += [self.k_curve.smallest] if self.k_curve.smallest else []
         kept += [self.reversal.from_k, self.reversal.to_k] if self.reversal else []
         thresholds = [self.threshold] if self.gate else []
-        return thinned(self.values, thresholds, map(self.sweep.ks.index, kept), _MOST_POINTS)
+        return thinned(self.values, thresholds, map(self.k_curve.ks.index, kept), _MOST_POINTS)
 
     @cached_property
     def points(self) -> list[Point]:
         """The candidates by k. Of those in one place, which read the same, the selected one or else the first."""
         by_row: dict[int, Point] = {}
-        for candidate in self.sweep.candidates:
-            row = self.sweep.row(candidate.candidate_k)
-            if row not in by_row or candidate.candidate_k == self.sweep.receipt.selected_candidate_k:
+        for candidate in self.k_curve.candidates:
+            row = self.k_curve.row(candidate.candidate_k)
+            if row not in by_row or candidate.candidate_k == self.k_curve.receipt.selected_candidate_k:
                 by_row[row] = Point(candidate, row, self._value(candidate))
         return [by_row[row] for row in sorted(by_row)]
 
@@ -115,7 +115,7 @@ class View:
     @property
     def statistic(self) -> str:
         """What of the queries it shows, where that is not their mean."""
-        statistic = self.sweep.receipt.config.statistic
+        statistic = self.k_curve.receipt.config.statistic
         return words.STATISTICS[statistic] if statistic != "mean" and self.metric.per_query else ""
 
     @property
@@ -127,7 +127,7 @@ class View:
     @cached_property
     def reversal(self) -> Reversal | None:
         """Where reading more rows makes it worse; decode reduction, which has no gate, always falls."""
-        return largest_reversal(self.sweep.curve, self.metric) if self._own_gate else None
+        return largest_reversal(self.k_curve.ordered, self.metric) if self._own_gate else None
 
     @property
     def note(self) -> str:
@@ -145,22 +145,22 @@ class View:
     @property
     def alt(self) -> str:
         """The whole chart for those who do not see it; of ks that were not measured it claims nothing."""
-        sweep = self.sweep
-        first, last = sweep.ks[0], sweep.ks[-1]
-        over = f"for every k from 1 to {last}" if sweep.every_k else "at the candidate ks"
+        k_curve = self.k_curve
+        first, last = k_curve.ks[0], k_curve.ks[-1]
+        over = f"for every k from 1 to {last}" if k_curve.every_k else "at the candidate ks"
         start, end = self.brief(float(self.values[0])), self.brief(float(self.values[-1]))
         judged = [
-            f"k = {c.candidate_k}: {self.brief(self._value(c))}, {words.verb(c.passed)}" for c in sweep.candidates
+            f"k = {c.candidate_k}: {self.brief(self._value(c))}, {words.verb(c.passed)}" for c in k_curve.candidates
         ]
-        found = f"the smallest k of all that passes all gates is {sweep.smallest}"
-        smallest = f"; {found if sweep.smallest else 'no k passes all gates'}" if sweep.every_k else ""
+        found = f"the smallest k of all that passes all gates is {k_curve.smallest}"
+        smallest = f"; {found if k_curve.smallest else 'no k passes all gates'}" if k_curve.every_k else ""
         sentences = [
             f"{self.label} {over}; {self.direction}, {self.rule}",
             f"It is {start} at k = {first} and {end} at k = {last}",
-            self._crossing(self.gate) if self.gate and sweep.every_k else "",
+            self._crossing(self.gate) if self.gate and k_curve.every_k else "",
             self.note.rstrip("."),
             f"Candidates: {'; '.join(judged)}",
-            f"Selected: k = {sweep.receipt.selected_candidate_k}{smallest}",
+            f"Selected: k = {k_curve.receipt.selected_candidate_k}{smallest}",
         ]
         return ". ".join(filter(None, sentences)) + "."
 
@@ -181,13 +181,13 @@ class View:
             return f"It {words.verb(bool(passes.all()))} its gate at every k"
         first = int(np.argmax(passes))
         again = np.flatnonzero(~passes[first:])
-        after = f", and fails it again at k = {self.sweep.ks[first + int(again[0])]}" if len(again) else ""
-        return f"It first passes its gate at k = {self.sweep.ks[first]}{after}"
+        after = f", and fails it again at k = {self.k_curve.ks[first + int(again[0])]}" if len(again) else ""
+        return f"It first passes its gate at k = {self.k_curve.ks[first]}{after}"
 
 
-def views(sweep: Sweep) -> list[View]:
+def views(k_curve: KCurve) -> list[View]:
     """A view for each chart, in the order of CHARTED."""
-    return [View(sweep, words.METRIC_BY_NAME[name]) for name in CHARTED]
+    return [View(k_curve, words.METRIC_BY_NAME[name]) for name in CHARTED]
 
 
 def legend(*, every_k: bool) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from polykv_core import judged, words
 from polykv_core.gates import verdicts
 from polykv_core.judged import Receipt
-from polykv_core.sweep import Sweep
+from polykv_core.k_curve import KCurve
 
 At = Callable[[int], str]
 
@@ -44,22 +44,22 @@ def outlook(receipt: Receipt) -> str:
     return f"At every candidate {words.listed(hopeless)} {fail}: no other k of the list helps there."
 
 
-def of_all(sweep: Sweep, at: At = plainly) -> list[str]:
+def of_all(k_curve: KCurve, at: At = plainly) -> list[str]:
     """Which of all ks pass, in the list or not, and a warning if larger ones fail.
 
     Only a curve that leaves none out can say; of another there are no sentences.
     """
-    if not sweep.every_k:
+    if not k_curve.every_k:
         return []
-    every, smallest = f"Of all k from 1 to {sweep.most_rows}", sweep.smallest
+    every, smallest = f"Of all k from 1 to {k_curve.most_rows}", k_curve.smallest
     if smallest is None:
         return [f"{every}, none passes."]
     found = f"{every}, the smallest that passes is {at(smallest)}"
-    failing = [k for k, passes in zip(sweep.ks, sweep.passes.tolist(), strict=True) if k > smallest and not passes]
+    failing = [k for k, passes in zip(k_curve.ks, k_curve.passes.tolist(), strict=True) if k > smallest and not passes]
     if not failing:
-        return [f"{found}; every larger one passes too." if smallest < sweep.most_rows else f"{found}."]
+        return [f"{found}; every larger one passes too." if smallest < k_curve.most_rows else f"{found}."]
     fail = "fails" if len(failing) == 1 else "fail"
-    of_larger = f"of the {sweep.most_rows - smallest} larger ones {len(failing)} {fail}"
+    of_larger = f"of the {k_curve.most_rows - smallest} larger ones {len(failing)} {fail}"
     return [f"{found}.", f"Larger is not always better: {of_larger}, the first at {plainly(failing[0])}."]
 
 

@@ -75,7 +75,7 @@ ORDER = [
     "judged",
     "ladder",
     "axis",
-    "sweep",
+    "k_curve",
     "view",
     "why",
     "report.svg",

@@ -24,8 +24,8 @@ from polykv_core import (
     words,
 )
 from polykv_core.axis import KAxis
+from polykv_core.k_curve import KCurve
 from polykv_core.metrics import QueryMetrics
-from polykv_core.sweep import Sweep
 from polykv_core.view import CHARTED, View
 
 SYNTHETIC = Path(__file__).parents[1] / "sample_fixtures" / "synthetic_d16_basic.json"
@@ -344,7 +344,7 @@ def test_a_picture_is_named_after_its_page_and_metric(receipt, curve, export):
 
 def test_the_gates_that_fail_are_named_for_every_k(curve, receipt):
     """As the receipt's own verdicts would name them."""
-    hover = Hover(Sweep(receipt, curve))
+    hover = Hover(KCurve(receipt, curve))
     for k in (1, 8, 16, 20, 72):
         (candidate,) = judge(curve, replace(receipt.config, candidate_ks=(k,))).candidate_results
         assert hover.failing[k - 1] == words.failing(verdicts(candidate, receipt.config))
@@ -372,7 +372,7 @@ def test_a_chart_of_candidates_only_claims_nothing_between_them(curve, log):
     chart = by_metric(receipt, sparse, log=log)["output_cosine_mean"]
     assert list(trace(chart, "every k").x) == [8, 64, 72]
     assert list(trace(chart, "every k").y) == [curve.metrics["output_cosine_mean"][k - 1] for k in (8, 64, 72)]
-    view = View(Sweep(receipt, sparse), words.METRIC_BY_NAME["output_cosine_mean"])
+    view = View(KCurve(receipt, sparse), words.METRIC_BY_NAME["output_cosine_mean"])
     assert view.alt.startswith("Output cosine at the candidate ks; higher is better, gate: at least 0.73. It is 0.6713")
     assert "every k" not in view.alt
     assert "smallest" not in view.alt

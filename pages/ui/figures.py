@@ -17,7 +17,7 @@ from pages.ui.hover import Hover
 from polykv_core import Measurement, words
 from polykv_core.axis import Axis, KAxis
 from polykv_core.judged import Receipt
-from polykv_core.sweep import Sweep
+from polykv_core.k_curve import KCurve
 from polykv_core.view import Point, View, views
 
 Export = Literal["svg", "png"]
@@ -60,10 +60,10 @@ def charts(
     `curve` is measured at every k from 1 to the most rows. `log` and `log_k` set the value axes and the k axis, None
     leaves them to what reads best. A saved picture is named `stem` and the metric; `stem` must be a safe file name.
     """
-    sweep = Sweep(receipt, curve)
-    k_axis, hover = KAxis.over(sweep.most_rows, log_k), Hover(sweep)
+    k_curve = KCurve(receipt, curve)
+    k_axis, hover = KAxis.over(k_curve.most_rows, log_k), Hover(k_curve)
     shown = []
-    for view in views(sweep):
+    for view in views(k_curve):
         axis, name = view.axis(log), view.metric.name
         figure = go.Figure(data=_traces(view, axis, k_axis, hover), layout=_layout(view, axis, k_axis))
         shown.append(Chart(name, figure, view.alt, view.note, _config(f"{stem}_{name}", export)))
@@ -97,7 +97,7 @@ def _traces(view: View, axis: Axis, k_axis: KAxis, hover: Hover) -> list[Trace]:
             )
         )
     ring = {"symbol": "circle-open", "color": _SELECTED, "size": 20, "line": {"width": 2.5}}
-    selected = [point for point in points if point.row == view.sweep.selected]
+    selected = [point for point in points if point.row == view.k_curve.selected]
     traces.append(
         _trace(
             [point.row for point in selected],
@@ -113,7 +113,7 @@ def _traces(view: View, axis: Axis, k_axis: KAxis, hover: Hover) -> list[Trace]:
 
 def _numbers(view: View, axis: Axis, k_axis: KAxis) -> Trace:
     """The values of the candidates, as many as there is room for, where neither the curve nor the gate runs."""
-    rows = plotly_axis.spaced(k_axis, [view.sweep.selected, *(point.row for point in view.placed)], _NUMBER_ROOM)
+    rows = plotly_axis.spaced(k_axis, [view.k_curve.selected, *(point.row for point in view.placed)], _NUMBER_ROOM)
     named = [point for point in view.placed if point.row in rows]
     rising = bool(view.values[-1] > view.values[0])
 
@@ -125,7 +125,7 @@ def _numbers(view: View, axis: Axis, k_axis: KAxis) -> Trace:
             in_the_way = 0.0 < (gate_above if above else -gate_above) < _NUMBER_HEIGHT
             above = above != in_the_way
         side = "right" if above != rising else "left"
-        at = view.sweep.ks.index(point.row)
+        at = view.k_curve.ks.index(point.row)
         before = float(view.values[(at + 1) * 2 // 3]) if at else math.nan
         flat = abs(axis.share(before) - axis.share(point.value)) < _FLAT
         if flat or (side == "right" and k_axis.share(float(point.row)) > _NEAR_END):
@@ -152,7 +152,7 @@ def _curve(view: View, axis: Axis, hover: Hover) -> list[Trace]:
 
     def trace(indices: list[int], values: Sequence[float | None], **looks: Any) -> Trace:
         sentences = [hover.on_curve(view, index) for index in indices]
-        return _trace([view.sweep.ks[index] for index in indices], values, customdata=sentences, **looks)
+        return _trace([view.k_curve.ks[index] for index in indices], values, customdata=sentences, **looks)
 
     marker = {"symbol": "triangle-down", "color": _CURVE, "size": 7}
     return [
@@ -162,11 +162,11 @@ def _curve(view: View, axis: Axis, hover: Hover) -> list[Trace]:
 
 
 def _smallest(view: View, axis: Axis) -> list[Trace]:
-    sweep = view.sweep
-    if sweep.smallest is None or not math.isfinite(value := float(view.values[sweep.ks.index(sweep.smallest)])):
+    k_curve = view.k_curve
+    if k_curve.smallest is None or not math.isfinite(value := float(view.values[k_curve.ks.index(k_curve.smallest)])):
         return []
     marker = {"symbol": "diamond-open", "color": _PASS, "size": 13, "line": {"width": 1.5}}
-    return [_trace([sweep.smallest], [axis.drawn(value)], name="smallest", mode="markers", marker=marker)]
+    return [_trace([k_curve.smallest], [axis.drawn(value)], name="smallest", mode="markers", marker=marker)]
 
 
 def _trace(ks: Sequence[int], values: Sequence[float | None], **looks: Any) -> Trace:
@@ -176,7 +176,7 @@ def _trace(ks: Sequence[int], values: Sequence[float | None], **looks: Any) -> T
 
 
 def _layout(view: View, axis: Axis, k_axis: KAxis) -> dict[str, Any]:
-    sweep = view.sweep
+    k_curve = view.k_curve
     facts = filter(None, [view.statistic, view.direction, view.rule, "log scale" * axis.log, view.lost])
     shapes, annotations = gate_line.drawn(view.gate, view.threshold, axis) if view.gate else ([], [])
     return {
@@ -188,7 +188,7 @@ def _layout(view: View, axis: Axis, k_axis: KAxis) -> dict[str, Any]:
         "height": 330,
         # Fixed, so that the k axes of charts below each other stand below each other.
         "margin": {"l": 64, "r": 96, "t": 70, "b": 50, "autoexpand": False},
-        "xaxis": plotly_axis.ks(k_axis, sweep.selected, map(sweep.row, sweep.receipt.config.candidate_ks)),
+        "xaxis": plotly_axis.ks(k_axis, k_curve.selected, map(k_curve.row, k_curve.receipt.config.candidate_ks)),
         "yaxis": plotly_axis.values(axis) | {"automargin": False},
         "shapes": shapes,
         "annotations": annotations,

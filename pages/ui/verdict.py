@@ -8,7 +8,7 @@ from pages.ui import gates, style
 from pages.ui.replayed import Source
 from polykv_core import METRICS, CandidateReplayMetrics, Measurement, verdicts, why, words
 from polykv_core.judged import Receipt
-from polykv_core.sweep import Sweep
+from polykv_core.k_curve import KCurve
 
 
 def draw_headline(receipt: Receipt) -> None:
@@ -33,7 +33,7 @@ def draw_reasons(receipt: Receipt, curve: Measurement) -> None:
     if not receipt.passed:
         st.markdown("\n".join(f"- {blocker}" for blocker in why.blockers(receipt)))
         st.markdown(f"{why.outlook(receipt)} {gates.way_out(receipt)}")
-    found, *warnings = why.of_all(Sweep(receipt, curve), _bold)
+    found, *warnings = why.of_all(KCurve(receipt, curve), _bold)
     st.markdown(" ".join([found, *(f":material/warning: {warning}" for warning in warnings)]))
 
 

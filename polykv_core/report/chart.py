@@ -42,7 +42,7 @@ class _Chart:
 
     @cached_property
     def k_axis(self) -> KAxis:
-        return KAxis.over(self.view.sweep.most_rows)
+        return KAxis.over(self.view.k_curve.most_rows)
 
     @cached_property
     def gate(self) -> GateMark | None:
@@ -70,13 +70,13 @@ class _Chart:
             if math.isnan(value) or self.axis.on_floor(value):
                 pieces.append([])
             else:
-                pieces[-1].append((self.x(self.view.sweep.ks[index]), self.y(value)))
+                pieces[-1].append((self.x(self.view.k_curve.ks[index]), self.y(value)))
         return [piece for piece in pieces if piece]
 
     @cached_property
     def points(self) -> list[Point]:
         """The candidates that have a place, the selected one first."""
-        return sorted(self.view.placed, key=lambda point: point.row != self.view.sweep.selected)
+        return sorted(self.view.placed, key=lambda point: point.row != self.view.k_curve.selected)
 
     def drawn(self, identity: str) -> ET.Element:
         view = self.view
@@ -109,18 +109,18 @@ class _Chart:
 
     def _draw_ks(self, root: ET.Element) -> None:
         """The k axis: as many ticks as have room, the selected one in bold."""
-        sweep, plot = self.view.sweep, self.plot
+        k_curve, plot = self.view.k_curve, self.plot
         line(root, (plot.left, plot.bottom), (plot.right, plot.bottom), "base")
         taken: list[Box] = []
         candidates = [point.row for point in self.view.points]
-        for k in self.k_axis.worth_a_tick(sweep.selected, candidates):
+        for k in self.k_axis.worth_a_tick(k_curve.selected, candidates):
             x, y = self.x(k), plot.bottom + LINE + 3
             box = Box.of_text(str(k), x, y, "middle")
             if any(box.left < other.right + _TICK_GAP and other.left < box.right + _TICK_GAP for other in taken):
                 continue
             taken.append(box)
             line(root, (x, plot.bottom), (x, plot.bottom + 4), "base")
-            kind = "selected-k" if k == sweep.selected else ""
+            kind = "selected-k" if k == k_curve.selected else ""
             add(root, "text", str(k), x=x, y=y, text_anchor="middle", kind=kind)
         title = f"k, rows read{' (log scale)' if self.k_axis.log else ''}"
         middle = (plot.left + plot.right) / 2
@@ -131,16 +131,16 @@ class _Chart:
         for index in self.view.drawn.tolist():
             value = float(self.view.values[index])
             if self.axis.on_floor(value):
-                x, y = self.x(self.view.sweep.ks[index]), self.y(value)
+                x, y = self.x(self.view.k_curve.ks[index]), self.y(value)
                 add(root, "path", d=path([(x - 3, y - 3), (x + 3, y - 3), (x, y + 3)]) + "Z", kind="zero")
 
     def _draw_smallest(self, root: ET.Element) -> None:
-        sweep = self.view.sweep
-        if sweep.smallest is None or not sweep.every_k:
+        k_curve = self.view.k_curve
+        if k_curve.smallest is None or not k_curve.every_k:
             return
-        value = float(self.view.values[sweep.ks.index(sweep.smallest)])
+        value = float(self.view.values[k_curve.ks.index(k_curve.smallest)])
         if math.isfinite(value):
-            x, y, r = self.x(sweep.smallest), self.y(value), _DIAMOND
+            x, y, r = self.x(k_curve.smallest), self.y(value), _DIAMOND
             add(root, "path", d=path([(x, y - r), (x + r, y), (x, y + r), (x - r, y)]) + "Z", kind="smallest")
 
     def _draw_point(self, root: ET.Element, point: Point) -> None:
@@ -154,7 +154,7 @@ class _Chart:
         else:
             strokes = path([(x - r, y - r), (x + r, y + r)]) + path([(x - r, y + r), (x + r, y - r)])
             add(group, "path", d=strokes, kind="fail")
-        if point.row == self.view.sweep.selected:
+        if point.row == self.view.k_curve.selected:
             add(group, "circle", cx=x, cy=y, r=_RING, kind="selected")
 
     def _draw_numbers(self, root: ET.Element) -> None:
@@ -166,7 +166,7 @@ class _Chart:
             x, y, text = self.x(point.row), self.y(point.value), words.number(point.value, digits=3)
             places = _places(x, y)
             free = first_free(places, text, bounds, [*solid, *self._along_the_curve])
-            if free is None and point.row == self.view.sweep.selected:
+            if free is None and point.row == self.view.k_curve.selected:
                 free = first_free(places, text, bounds, solid)  # legible on the curve too
             if free is not None:
                 x, y, anchor = places[free]

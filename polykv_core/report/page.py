@@ -11,13 +11,13 @@ from polykv_core import why
 from polykv_core.advice import reasons
 from polykv_core.explain import Explanation
 from polykv_core.exports import file_stem
+from polykv_core.k_curve import KCurve
 from polykv_core.measurement import CapturedMeasurement
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report.bars import ladder_chart
 from polykv_core.report.chart import metric_chart
 from polykv_core.report.outcome import findings
 from polykv_core.report.rows import Table, candidates_table, gates_table, queries_table, stages_table
-from polykv_core.sweep import Sweep
 from polykv_core.terminal import inert
 from polykv_core.view import View, legend, views
 
@@ -81,11 +81,11 @@ class Page:
 
 def page_of(part: ReportPart, anchor: str) -> Page:
     """Everything about a part; `anchor` is unique in the report. Raises ReceiptError for what no receipt may hold."""
-    receipt, sweep, explanation = part.receipt, Sweep(part.receipt, part.curve), part.explanation
+    receipt, k_curve, explanation = part.receipt, KCurve(part.receipt, part.curve), part.explanation
     text = receipt.to_json()
     download = f"{file_stem(receipt.model_id, receipt.passed, part.curve.fixture_digest)}.json"
     stages = explanation.stages if explanation else ()
-    of_all = list(filter(None, [" ".join(why.of_all(sweep))]))
+    of_all = list(filter(None, [" ".join(why.of_all(k_curve))]))
     return Page(
         anchor=anchor,
         name=inert(part.name),
@@ -96,15 +96,15 @@ def page_of(part: ReportPart, anchor: str) -> Page:
         outlook=[] if receipt.passed else [why.outlook(receipt), *of_all],
         apart=[inert(text) for text in _apart(receipt)],
         facts=_facts(part),
-        gates=gates_table(sweep),
-        legend=legend(every_k=sweep.every_k),
-        charts=[_chart(view, anchor) for view in views(sweep)],
+        gates=gates_table(k_curve),
+        legend=legend(every_k=k_curve.every_k),
+        charts=[_chart(view, anchor) for view in views(k_curve)],
         reasons=list(reasons(explanation)) if explanation else [],
         ladders=[Chart("", "", ladder_chart(stages, name, f"{anchor}-ladder-{name}")) for name in _LADDERS if stages],
         stages=stages_table(stages) if stages else None,
         findings=[inert(text) for text in findings(receipt) or [finding.text for finding in part.curve.findings]],
         candidates=candidates_table(receipt),
-        queries=queries_table(sweep, explanation),
+        queries=queries_table(k_curve, explanation),
         boundary=inert(receipt.claim_boundary),
         commands=[inert(part.command), inert(shlex.join(["polykv", "verify", download, part.name]))],
         download=download,

@@ -11,10 +11,10 @@ from polykv_core.arrays import Array, Int64
 from polykv_core.explain import Explanation, Stage
 from polykv_core.gates import GATES, CandidateReplayMetrics, GateVerdict, verdicts
 from polykv_core.judged import distinct, gates_at_selected
+from polykv_core.k_curve import KCurve
 from polykv_core.ladder import STAGE_WORDS, loss
 from polykv_core.metrics import METRICS, QueryMetrics
 from polykv_core.receipt import CapturedReplayReceipt
-from polykv_core.sweep import Sweep
 from polykv_core.uncertainty import RESAMPLES, Interval, intervals
 
 _MOST_QUERIES = 50
@@ -32,10 +32,10 @@ class Table:
     texts: tuple[int, ...] = ()
 
 
-def gates_table(sweep: Sweep) -> Table:
+def gates_table(k_curve: KCurve) -> Table:
     """Every gate at the selected k, with the interval that other queries would put its metric in."""
-    receipt = sweep.receipt
-    queries = sweep.curve.queries.at(sweep.curve.index_of(receipt.selected_candidate_k))
+    receipt = k_curve.receipt
+    queries = k_curve.ordered.queries.at(k_curve.ordered.index_of(receipt.selected_candidate_k))
     found = intervals(queries, receipt.config.statistic)
     note = (
         f"95 % interval: where the metric would lie with other queries, by {RESAMPLES} resamples of these "
@@ -65,10 +65,10 @@ def candidates_table(receipt: CapturedReplayReceipt) -> Table:
     )
 
 
-def queries_table(sweep: Sweep, explanation: Explanation | None) -> Table:
+def queries_table(k_curve: KCurve, explanation: Explanation | None) -> Table:
     """Each query at the selected k, the one with the lowest output cosine first."""
-    k = sweep.receipt.selected_candidate_k
-    queries = sweep.curve.queries.at(sweep.curve.index_of(k))
+    k = k_curve.receipt.selected_candidate_k
+    queries = k_curve.ordered.queries.at(k_curve.ordered.index_of(k))
     alone = [metric for metric in METRICS if metric.per_query]
     order = _worst_first(queries)
     heads = ("Query", *(words.named(metric.name, metric.label) for metric in alone), "Rows")

@@ -13,14 +13,14 @@ from polykv_core.tuning import passing
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class KCurve:
     """A receipt beside the measurement of every k, from 1 to the most rows a query has, or of the candidates only."""
 
     receipt: Receipt
     measured: Measurement
 
     @cached_property
-    def curve(self) -> Measurement:
+    def ordered(self) -> Measurement:
         """What was measured, each k once, ascending, over the queries as the gates look at it."""
         rows, first = np.unique([self.row(k) for k in self.measured.candidate_ks], return_index=True)
         ks, taken = tuple(rows.tolist()), self.measured
@@ -36,7 +36,7 @@ class Sweep:
     @property
     def ks(self) -> tuple[int, ...]:
         """The ks of the curve."""
-        return self.curve.candidate_ks
+        return self.ordered.candidate_ks
 
     @property
     def every_k(self) -> bool:
@@ -55,7 +55,7 @@ class Sweep:
     @cached_property
     def passes(self) -> Bool[Array, " k"]:
         """Whether each k of the curve passes every gate."""
-        return passing(self.curve, self.receipt.config)
+        return passing(self.ordered, self.receipt.config)
 
     @cached_property
     def smallest(self) -> int | None:
