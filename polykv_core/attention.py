@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polykv_core.arrays import Array, Bool, Float, Float32, Float64, Int64, contract, sum_in_order
+from polykv_core.arrays import Array, Bool, Float, Float32, Float64, Int64, as_float32, contract, sum_in_order
 from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.pool import SharedKVPool
 from polykv_core.shell import AgentShell
 
+IN_ORDER_ROWS = 1024
 _SOFTMAX_FLOOR = float(np.finfo(np.float32).eps)
 
 
@@ -73,18 +74,18 @@ def best_first(scores: Float32[Array, " t"]) -> Int64[Array, " t"]:
 def outputs_at(ranked: RankedRows, ks: Int64[Array, " k"]) -> Float32[Array, "k d"]:
     """Attention output over the first k ranked rows for every k: softmax of the scores as they are, times the values.
 
-    The largest score comes first, so all ks share one shift, and the softmax's sums are running sums.
+    Over up to IN_ORDER_ROWS rows the weights are rounded and added as the reference does, so that receipts agree to the
+    digit. That takes k steps for each k. Beyond, outputs are read off running sums in float64, which is more exact and
+    takes one step for each k. Which of the two depends on the k alone, so that a k has the same digits whichever others
+    are asked for.
     """
-    read = np.arange(len(ranked.scores)) < ks[:, None]
-    last = np.minimum(ks, len(ranked.scores)) - 1
-    usable_rows = np.isfinite(ranked.values).all(axis=1)
-    with np.errstate(invalid="ignore", over="ignore"):
-        exps = _shifted_exp(ranked.scores, ranked.scores[:1])
-        total = np.cumsum(exps)[last, None]
-        weights = np.where(_usable(total), exps / total, np.float32(1.0) / (last + 1)[:, None].astype(np.float32))
-        outputs = contract(np.where(read, weights, np.float32(0.0)), np.where(usable_rows[:, None], ranked.values, 0.0))
-    # A value beyond float32 leaves no output from the k on that reads it (0 x inf must not spoil the smaller ks).
-    outputs[(read & ~usable_rows).any(axis=1)] = np.nan
+    counts = np.minimum(ks, len(ranked.scores))
+    in_order = counts <= IN_ORDER_ROWS
+    outputs = np.empty((len(ks), ranked.values.shape[1]), dtype=np.float32)
+    if in_order.any():
+        outputs[in_order] = _added_in_order(ranked, counts[in_order])
+    if not in_order.all():
+        outputs[~in_order] = _off_running_sums(ranked, counts[~in_order])
     return outputs
 
 
@@ -106,6 +107,47 @@ def softmax(logits: Float32[Array, "k v"]) -> Float64[Array, "k v"]:
     """Probabilities of each row of logits: computed in float32, then widened."""
     with np.errstate(invalid="ignore", over="ignore"):
         return _softmax_float32(logits).astype(np.float64)
+
+
+def _added_in_order(ranked: RankedRows, counts: Int64[Array, " k"]) -> Float32[Array, "k d"]:
+    """Weights of each k, rounded to float32, times the values, added in float32 from the best row on."""
+    rows = np.s_[: counts.max()]
+    read = np.arange(counts.max()) < counts[:, None]
+    exps, usable_rows = _exps(ranked, rows), _usable_rows(ranked, rows)
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.cumsum(exps)[counts - 1, None]
+        weights = np.where(_usable(total), exps / total, np.float32(1.0) / counts[:, None].astype(np.float32))
+        values = np.where(usable_rows[:, None], ranked.values[rows], np.float32(0.0))
+        outputs = contract(np.where(read, weights, np.float32(0.0)), values)
+    # A value beyond float32 leaves no output from the k on that reads it (0 x inf must not spoil the smaller ks).
+    outputs[(read & ~usable_rows).any(axis=1)] = np.nan
+    return outputs
+
+
+def _off_running_sums(ranked: RankedRows, counts: Int64[Array, " k"]) -> Float32[Array, "k d"]:
+    """Sums of weighted values from the best row on, over the sum of the weights."""
+    rows, last = np.s_[: counts.max()], counts - 1
+    values = np.where(_usable_rows(ranked, rows)[:, None], ranked.values[rows], np.float32(np.nan))
+    exps = _exps(ranked, rows)
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.cumsum(exps, dtype=np.float64)[last, None]
+        outputs = np.cumsum(exps[:, None] * values, axis=0, dtype=np.float64)[last] / total
+        usable = _usable(total)
+        if not usable.all():
+            alike = np.cumsum(values, axis=0, dtype=np.float64)[last] / counts[:, None]
+            outputs = np.where(usable, outputs, alike)
+    return as_float32(outputs)
+
+
+def _exps(ranked: RankedRows, rows: slice) -> Float32[Array, " m"]:
+    """exp(score - best score): the largest score comes first, so all ks share one shift."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _shifted_exp(ranked.scores[rows], ranked.scores[:1])
+
+
+def _usable_rows(ranked: RankedRows, rows: slice) -> Bool[Array, " m"]:
+    """Whether a row's value is finite."""
+    return np.isfinite(ranked.values[rows]).all(axis=1)
 
 
 def _softmax_float32(logits: Float32[Array, "k v"]) -> Float32[Array, "k v"]:

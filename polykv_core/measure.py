@@ -1,6 +1,9 @@
 """Measuring: dear, and knows no thresholds. A kept measurement is judged again and again without a second replay."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -24,8 +27,10 @@ OnQuery = Callable[[int, int], None]
 T = TypeVar("T")
 
 _SHELL_SEED_OFFSET = 10_000
-# Weights of one chunk of ks, so that scratch memory stays in the megabytes however many ks and rows there are.
-_CHUNK_WEIGHTS = 2**21
+# Logits of one chunk of ks, so that scratch memory stays in the megabytes however many ks there are.
+_CHUNK_LOGITS = 2**18
+# Below so many numbers a query, threads wait for each other more than they work; each takes its own scratch memory.
+_WORTH_THREADS, _MOST_THREADS = 2**20, 4
 
 
 def keep_going(done: int, total: int) -> None:
@@ -57,7 +62,8 @@ def measure(
         ranked = rank(pool, shell, 0, 0, fixture.queries[index].query, int(row_counts.max()), options)
         return _replayed(ranked, row_counts, captured_exact(fixture, index))
 
-    queries = each(range(len(fixture.queries)), replayed, on_query)
+    numbers = len(ks) * len(fixture.output_projection) + fixture.queries[0].keys.size
+    queries = each(range(len(fixture.queries)), replayed, on_query, numbers)
     odd = (*(Finding("accepted", warning) for warning in fixture.warnings), *check_fixture(fixture))
     return CapturedMeasurement(ks, queries, fixture.model_id, fixture.facts, odd, options)
 
@@ -119,12 +125,15 @@ def synthetic_projection(vocab_size: int, head_dim: int, seed: int) -> Float32[A
     return sine * np.float32(0.25) + cosine_ * np.float32(0.10)
 
 
-def each(items: Sequence[T], replayed: Callable[[T], QueryMetrics], on_query: OnQuery) -> QueryMetrics:
-    """Replay one query after the other, telling how many are done."""
+def each(
+    items: Sequence[T], replayed: Callable[[T], QueryMetrics], on_query: OnQuery, numbers: int = 0
+) -> QueryMetrics:
+    """Replay the queries, telling how many are done; some side by side where each has very many numbers."""
     parts = []
-    for done, item in enumerate(items):
-        on_query(done, len(items))
-        parts.append(replayed(item))
+    with _replays(items, replayed, numbers) as replays:
+        for done in range(len(items)):
+            on_query(done, len(items))
+            parts.append(next(replays))
     on_query(len(items), len(items))
     return QueryMetrics.joined(parts)
 
@@ -155,11 +164,25 @@ def captured_cache(
 
 def _replayed(ranked: RankedRows, row_counts: Int64[Array, " k"], exact: Exact) -> QueryMetrics:
     """One query's metrics at every k."""
-    size = max(1, _CHUNK_WEIGHTS // max(len(ranked.scores), len(exact.projection)))
-    chunks = [row_counts[start : start + size] for start in range(0, len(row_counts), size)]
+    outputs, counts = outputs_at(ranked, row_counts), np.minimum(row_counts, ranked.row_count)
+    size = max(1, _CHUNK_LOGITS // max(exact.projection.shape))
+    chunks = [slice(start, start + size) for start in range(0, len(counts), size)]
     return QueryMetrics.side_by_side(
-        [compared(outputs_at(ranked, ks), np.minimum(ks, ranked.row_count), ranked.row_count, exact) for ks in chunks]
+        [compared(outputs[chunk], counts[chunk], ranked.row_count, exact) for chunk in chunks]
     )
+
+
+@contextmanager
+def _replays(
+    items: Sequence[T], replayed: Callable[[T], QueryMetrics], numbers: int
+) -> Iterator[Iterator[QueryMetrics]]:
+    """The replays in order; with threads only where NumPy is long enough at one thing for another thread to use it."""
+    if numbers < _WORTH_THREADS:
+        yield map(replayed, items)
+        return
+    threads = min(os.cpu_count() or 1, _MOST_THREADS)
+    with ThreadPoolExecutor(threads) as pool, closing(pool.map(replayed, items)) as replays:
+        yield replays
 
 
 def _row_name(query: int, kind: str, offset: int, row: int) -> str:

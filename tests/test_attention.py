@@ -1,6 +1,7 @@
 """Ranking over both tiers, and outputs for every k read off one ranking."""
 
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import oracle
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import gaussian
 
-from polykv_core import ExactCodec, KvTensorShape, SharedKVPool
-from polykv_core.attention import RankedRows, exact_output, outputs_at, project, rank, softmax
+from polykv_core import ExactCodec, KvTensorShape, SharedKVPool, attention
+from polykv_core.attention import RankedRows, exact_output, project, rank, softmax
 
 SPECIAL = np.array([0x7FC00000, 0x7F800000, 0x3F800000, 0, 0x80000000, 0xBF800000, 0xFF800000, 0xFFC00000], np.uint32)
 SPECIAL = SPECIAL.view(np.float32)  # NaN, inf, 1, +0, -0, -1, -inf, -NaN: the total order, largest first
@@ -100,6 +101,15 @@ def test_only_the_selected_rows_values_are_decoded(pool, shell, limit):
     assert len(ranked.rows) == min(limit, len(pool) + len(shell))
 
 
+BOTH_WAYS = pytest.mark.parametrize("in_order", [1024, 2, 1], ids=["added in order", "both", "off running sums"])
+
+
+def outputs_of(ranked, ks, in_order):
+    """The outputs, with so many rows added as the reference adds them, and more of them read off running sums."""
+    with patch.object(attention, "IN_ORDER_ROWS", in_order):
+        return attention.outputs_at(ranked, ks)
+
+
 def ranked_rows(scores, values):
     """A ranking as rank makes it."""
     return RankedRows(np.arange(len(scores)), np.array(scores, np.float32), np.array(values, np.float32), len(scores))
@@ -113,11 +123,12 @@ def rankings(draw):
     return ranked_rows(scores, gaussian(count, 3, draw=draw(st.integers(0, 99))))
 
 
+@BOTH_WAYS
 @given(ranked=rankings())
-def test_outputs_are_softmax_attention_over_the_k_best(ranked):
+def test_outputs_are_softmax_attention_over_the_k_best(in_order, ranked):
     """Every k's output agrees with a loop over its rows; a k beyond the rows reads them all."""
     ks = np.arange(1, len(ranked.scores) + 3)
-    outputs = outputs_at(ranked, ks)
+    outputs = outputs_of(ranked, ks, in_order)
     assert (outputs.shape, outputs.dtype) == ((len(ks), 3), np.float32)
     for k, output in zip(ks.tolist(), outputs, strict=True):
         np.testing.assert_allclose(
@@ -125,38 +136,44 @@ def test_outputs_are_softmax_attention_over_the_k_best(ranked):
         )
 
 
+@BOTH_WAYS
 @given(ranked=rankings(), k=st.integers(1, 14), others=st.lists(st.integers(1, 14), max_size=5))
-def test_an_output_does_not_depend_on_the_other_ks(ranked, k, others):
+def test_an_output_does_not_depend_on_the_other_ks(in_order, ranked, k, others):
     """Asked alone or among others, and from a ranking that ends at k, an output is the same to the last digit."""
-    alone = outputs_at(ranked, np.array([k]))[0]
-    np.testing.assert_array_equal(outputs_at(ranked, np.array([*others, k]))[-1], alone)
+    alone = outputs_of(ranked, np.array([k]), in_order)[0]
+    np.testing.assert_array_equal(outputs_of(ranked, np.array([*others, k]), in_order)[-1], alone)
     short = RankedRows(ranked.rows[:k], ranked.scores[:k], ranked.values[:k], ranked.row_count)
-    np.testing.assert_array_equal(outputs_at(short, np.array([k]))[0], alone)
+    np.testing.assert_array_equal(outputs_of(short, np.array([k]), in_order)[0], alone)
 
 
 def test_scores_are_not_divided_by_the_root_of_the_head_size():
     """Two rows with scores 1 apart are weighed e : 1, whatever the head size."""
-    outputs = outputs_at(ranked_rows([1.0, 0.0], [[1.0] * 16, [0.0] * 16]), np.array([2]))
+    outputs = attention.outputs_at(ranked_rows([1.0, 0.0], [[1.0] * 16, [0.0] * 16]), np.array([2]))
     np.testing.assert_allclose(outputs, np.e / (np.e + 1), atol=1e-7)
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("first", [np.nan, np.inf])
-def test_where_weights_are_undefined_rows_weigh_alike(first):
+def test_where_weights_are_undefined_rows_weigh_alike(in_order, first):
     """With a best score of NaN or infinity the softmax has no sum; the k rows are averaged, as in the reference."""
-    outputs = outputs_at(ranked_rows([first, 1.0, 0.0], [[3.0], [6.0], [0.0]]), np.array([1, 2, 3]))
+    outputs = outputs_of(ranked_rows([first, 1.0, 0.0], [[3.0], [6.0], [0.0]]), np.array([1, 2, 3]), in_order)
     np.testing.assert_allclose(outputs[:, 0], [3.0, 4.5, 3.0], rtol=1e-6)
 
 
-def test_an_undefined_score_further_down_spoils_only_what_reads_it():
+@BOTH_WAYS
+def test_an_undefined_score_further_down_spoils_only_what_reads_it(in_order):
     """A row of score -NaN makes the weights alike from its k on, and leaves the smaller ks as they are."""
-    outputs = outputs_at(ranked_rows([0.0, 0.0, SPECIAL[-1]], [[2.0], [4.0], [9.0]]), np.array([1, 2, 3]))
+    outputs = outputs_of(ranked_rows([0.0, 0.0, SPECIAL[-1]], [[2.0], [4.0], [9.0]]), np.array([1, 2, 3]), in_order)
     np.testing.assert_allclose(outputs[:, 0], [2.0, 3.0, 5.0], rtol=1e-6)
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_a_value_beyond_float32_leaves_no_output_from_its_k_on(value):
+def test_a_value_beyond_float32_leaves_no_output_from_its_k_on(in_order, value):
     """Smaller ks do not read it, and have their outputs."""
-    outputs = outputs_at(ranked_rows([3.0, 2.0, 1.0], [[1.0, 5.0], [2.0, 5.0], [value, 5.0]]), np.array([1, 2, 3, 4]))
+    outputs = outputs_of(
+        ranked_rows([3.0, 2.0, 1.0], [[1.0, 5.0], [2.0, 5.0], [value, 5.0]]), np.array([1, 2, 3, 4]), in_order
+    )
     assert np.isfinite(outputs[:2]).all()
     assert np.isnan(outputs[2:]).all()
 

@@ -166,18 +166,31 @@ def test_every_k_is_one_to_the_most_rows():
     assert every_k(loaded(queries=[short, FIELDS["queries"][0], short])) == range(1, 10)
 
 
-@pytest.mark.parametrize("weights", [1, 17, 40])
-def test_chunks_of_ks_change_no_digit(monkeypatch, weights):
+@pytest.mark.parametrize("logits", [1, 17, 40])
+def test_chunks_of_ks_change_no_digit(monkeypatch, logits):
     """Many ks are measured in chunks to save memory; one by one, or some at a time, they give the same."""
     whole = measure(FIXTURE, every_k(FIXTURE))
-    monkeypatch.setattr(measure_module, "_CHUNK_WEIGHTS", weights)
+    monkeypatch.setattr(measure_module, "_CHUNK_LOGITS", logits)
     chunked = measure(FIXTURE, every_k(FIXTURE))
     assert [numbers(chunked, k) for k in every_k(FIXTURE)] == [numbers(whole, k) for k in every_k(FIXTURE)]
     assert query_numbers(chunked, 2) == query_numbers(whole, 2)
 
 
-def test_somebody_who_waits_is_told_how_far_it_is():
+THREADS = pytest.mark.parametrize("threshold", [0, 2**62], ids=["threads", "one thread"])
+
+
+def test_threads_change_no_digit(monkeypatch):
+    """Queries of very many numbers are replayed side by side, and come back in their order."""
+    alone = measure(FIXTURE, every_k(FIXTURE))
+    monkeypatch.setattr(measure_module, "_WORTH_THREADS", 0)
+    together = measure(FIXTURE, every_k(FIXTURE))
+    assert [query_numbers(together, query) for query in range(3)] == [query_numbers(alone, query) for query in range(3)]
+
+
+@THREADS
+def test_somebody_who_waits_is_told_how_far_it_is(monkeypatch, threshold):
     """Before each query, and after the last."""
+    monkeypatch.setattr(measure_module, "_WORTH_THREADS", threshold)
     told = []
     measure(FIXTURE, (2,), on_query=lambda done, total: told.append((done, total)))
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
