@@ -7,7 +7,7 @@ from polykv_core.commands.convert import convert
 from polykv_core.commands.explain import explain, inspect
 from polykv_core.commands.history import history
 from polykv_core.commands.replay import model_replay, replay
-from polykv_core.commands.shared import fixture_at, naming
+from polykv_core.commands.shared import file_and_head, fixture_at, naming, with_first_head
 from polykv_core.commands.verify import verify_command
 from polykv_core.measure import check_replayable
 from polykv_core.program import Program
@@ -31,13 +31,16 @@ def dashboard(fixture: str | None, port: int | None) -> None:
 
     It listens on this machine only, until Ctrl-C.
     """
+    head = None
     if fixture is not None:
-        captured = fixture_at(fixture)
+        file, head = file_and_head(fixture)
+        captured = fixture_at(fixture if head else with_first_head(file))
         with naming(fixture):
             check_replayable(captured)
+        fixture = file
     if port is not None:
         launch.check_port(port)
-    launch.serve(fixture, port)
+    launch.serve(fixture, port, head)
 
 
 for command in (replay, convert, model_replay, explain, inspect, verify_command, history):

@@ -12,6 +12,8 @@ from polykv_core.errors import PolyKvError
 
 # The dashboard reads here which fixture to show first: the path of a file.
 FIXTURE_VARIABLE = "POLYKV_FIXTURE"
+# And here which of its heads, if it holds several.
+HEAD_VARIABLE = "POLYKV_HEAD"
 _ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 
 
@@ -30,13 +32,14 @@ def check_port(port: int) -> None:
         raise PolyKvError(f"cannot listen on port {port}: {why}; give another one with --port") from None
 
 
-def serve(fixture: str | None = None, port: int | None = None) -> None:
+def serve(fixture: str | None = None, port: int | None = None, head: str | None = None) -> None:
     """Serve the dashboard until it is interrupted, on the first free port from 8501 on if none is given.
 
     In this process, so that a signal or a terminal that closes ends the server itself, on every system.
     """
     if fixture is not None:
         os.environ[FIXTURE_VARIABLE] = str(Path(fixture).absolute())
+        os.environ[HEAD_VARIABLE] = head or ""
     options = ["--server.fileWatcherType=none"]
     if port is not None:
         options.append(f"--server.port={port}")

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from support import ROOT, SAMPLES, encoded, fixture_fields, fresh_python
 
 from pages.ui import samples
-from polykv_core import cli, launch
+from polykv_core import cli, launch, load_fixture
+from polykv_core.packs import pack_bytes
 
 FIXTURE = SAMPLES / "synthetic_d16_basic.json"
 
@@ -32,7 +33,8 @@ def free_port():
 def started(monkeypatch):
     """The command lines that Streamlit would have been run with."""
     runs = []
-    monkeypatch.delenv(launch.FIXTURE_VARIABLE, raising=False)
+    for variable in (launch.FIXTURE_VARIABLE, launch.HEAD_VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(sys, "argv", ["polykv"])
     monkeypatch.setattr(runpy, "run_module", lambda name, **_: runs.append([name, *sys.argv[1:]]))
     return runs
@@ -102,6 +104,26 @@ def test_the_fixture_is_handed_on_by_its_full_path(started, monkeypatch):
     assert dashboard(FIXTURE.name).exit_code == 0
     assert os.environ.pop(launch.FIXTURE_VARIABLE) == str(FIXTURE)
     assert len(started) == 1
+
+
+@pytest.mark.parametrize(("asked", "head"), [("#b", "b"), ("", "")])
+def test_a_head_of_a_compact_file_may_be_given(started, tmp_path, asked, head):
+    """As FILE#HEAD; without a head the page offers all of the file's."""
+    fixture = load_fixture(FIXTURE)
+    path = tmp_path / "two.safetensors"
+    path.write_bytes(pack_bytes({"a": fixture, "b": fixture}))
+    assert dashboard(f"{path}{asked}").exit_code == 0
+    assert (os.environ.pop(launch.FIXTURE_VARIABLE), os.environ.pop(launch.HEAD_VARIABLE)) == (str(path), head)
+    assert len(started) == 1
+
+
+def test_a_head_that_the_file_does_not_have_is_refused_before_the_server_starts(started, tmp_path):
+    """With the names of those it has."""
+    path = tmp_path / "one.safetensors"
+    path.write_bytes(pack_bytes({"a": load_fixture(FIXTURE)}))
+    result = dashboard(f"{path}#z")
+    assert (result.exit_code, started) == (2, [])
+    assert "has no head 'z'; it has a" in result.stderr
 
 
 ZERO_ROW = fixture_fields()

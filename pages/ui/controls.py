@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui import links, model_inputs, replay_options, settings, tuning, uploads
+from pages.ui import heads, links, model_inputs, replay_options, settings, tuning, uploads
 from pages.ui.figures import Export
 from pages.ui.samples import SAMPLES, Sample
 from pages.ui.uploads import Upload
@@ -21,10 +21,14 @@ _PICTURES: dict[str, Export] = {"SVG": "svg", "PNG": "png"}
 
 @dataclass(frozen=True)
 class Choice:
-    """What the sidebar says, as it was typed: not checked yet. `log` and `log_k` are None where charts decide."""
+    """What the sidebar says, as it was typed: not checked yet.
+
+    `head` is None for a file that is one head, `log` and `log_k` where charts decide.
+    """
 
     sample: Sample
     upload: Upload | None
+    head: str | None
     ks_text: str
     gates: dict[str, Any]
     options: dict[str, str]
@@ -76,6 +80,7 @@ def choice() -> Choice:
     return Choice(
         sample=_sample(),
         upload=uploads.held(),
+        head=heads.chosen(_heads()),
         ks_text=st.session_state[settings.KS],
         gates=settings.gates(),
         options=replay_options.chosen(),
@@ -87,7 +92,7 @@ def choice() -> Choice:
 
 def link(ks: Sequence[int]) -> str:
     """The address that brings what is on screen, at the ks that are in force."""
-    in_force = {settings.KS: ", ".join(map(str, ks))}
+    in_force = {settings.KS: ", ".join(map(str, ks))} | heads.in_url(_heads(), waiting=_waiting())
     return links.link(_sample().file_name, settings.in_link() | in_force | replay_options.in_url())
 
 
@@ -110,6 +115,8 @@ def _seed() -> None:
         st.session_state[key] = value
     known = {*options, *settings.NAMES, *replay_options.NAMES}
     links.ignore({key: text for key, text in texts.items() if key in known - taken.keys()})
+    if heads.HEAD in texts:  # whether the file has it is seen when there is a file
+        st.session_state[heads.HEAD] = texts[heads.HEAD]
 
 
 def _in_url() -> dict[str, str]:
@@ -118,10 +125,24 @@ def _in_url() -> dict[str, str]:
     now = {key: st.session_state[key] for key in first}
     return (
         {key: value for key, value in now.items() if value and value != first[key]}
+        | heads.in_url(_heads(), waiting=_waiting())
         | settings.in_url()
         | replay_options.in_url()
         | model_inputs.in_url()
     )
+
+
+def _heads() -> tuple[str, ...]:
+    """The heads of the file that is on screen; none while a link waits for its file."""
+    upload = uploads.held()
+    if _waiting():
+        return ()
+    return upload.heads if upload is not None else _sample().heads
+
+
+def _waiting() -> bool:
+    """Whether a link waits for its file."""
+    return bool(links.wanted()) and uploads.held() is None
 
 
 def _sample() -> Sample:
@@ -141,4 +162,5 @@ def _draw_fixture() -> None:
         disabled=uploaded,
         help="Clear the uploaded file to come back to the samples." if uploaded else None,
     )
+    heads.draw(_heads())
     uploads.draw()

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from pages.ui import jobs, uploads
 from pages.ui.jobs import Job, OnQuery
-from pages.ui.replayed import Read
+from pages.ui.replayed import Load
 from pages.ui.state import Shown
-from polykv_core import Change, Explanation, PolyKvError, ReplayOptions, explain, load_fixture, what_would_help
+from polykv_core import Change, Explanation, PolyKvError, ReplayOptions, explain, what_would_help
 
 T = TypeVar("T")
 
@@ -27,13 +27,13 @@ class Part(Generic[T]):
 
 def explanation(shown: Shown, k: int) -> Part[Explanation]:
     """The replay on screen, taken apart beside the page."""
-    work = partial(_explain, shown.replayed.read, k, shown.curve.options)
+    work = partial(_explain, shown.replayed.load, k, shown.curve.options)
     return _part(jobs.run(uploads.EXPLAIN_JOB, _key(shown, k), f"{shown.source.name}, to explain it", work))
 
 
 def changes(shown: Shown, taken_apart: Explanation) -> Part[tuple[Change, ...]]:
     """The replay under single changes, each replayed beside the page."""
-    work = partial(_change, shown.replayed.read, taken_apart)
+    work = partial(_change, shown.replayed.load, taken_apart)
     key = _key(shown, taken_apart.candidate_k)
     return _part(jobs.run(uploads.CHANGES_JOB, key, "it with one thing changed at a time", work, unit="changes"))
 
@@ -57,9 +57,9 @@ def _part(job: Job[T]) -> Part[T]:
         return Part(fault=str(bad))
 
 
-def _explain(read: Read, k: int, options: ReplayOptions, on_query: OnQuery) -> Explanation:
-    return explain(load_fixture(read()), k, options, on_query)
+def _explain(load: Load, k: int, options: ReplayOptions, on_query: OnQuery) -> Explanation:
+    return explain(load(), k, options, on_query)
 
 
-def _change(read: Read, taken_apart: Explanation, on_change: OnQuery) -> tuple[Change, ...]:
-    return what_would_help(load_fixture(read()), taken_apart, on_change)
+def _change(load: Load, taken_apart: Explanation, on_change: OnQuery) -> tuple[Change, ...]:
+    return what_would_help(load(), taken_apart, on_change)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from pages.ui import downloads
 from pages.ui.state import Shown
-from polykv_core import command_line, explain, load_fixture, receipt_stem, settings_json
+from polykv_core import command_line, explain, receipt_stem, settings_json
 from polykv_core.report import ReportPart, html_report
 
 
@@ -18,7 +18,7 @@ def stem(shown: Shown) -> str:
 def _report(shown: Shown) -> str:
     """The report, explained at the selected k: that is replayed for it once more."""
     receipt, options = shown.receipt, shown.curve.options
-    explanation = explain(load_fixture(shown.replayed.read()), receipt.selected_candidate_k, options)
+    explanation = explain(shown.replayed.load(), receipt.selected_candidate_k, options)
     command = command_line(shown.source.file_name, receipt.config, f"{stem(shown)}.json", options)
     return html_report([ReportPart(shown.source.file_name, receipt, shown.replayed.curve, explanation, command)])
 

@@ -7,7 +7,6 @@ shared by everybody: they hold none of a fixture's rows, and only its whole dige
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import streamlit as st
 from cachetools import LRUCache
@@ -22,11 +21,10 @@ from polykv_core import (
     check_fixture,
     check_replayable,
     every_k,
-    load_fixture,
     measure,
 )
 
-Read = Callable[[], Path | bytes]
+Load = Callable[[], CapturedReplayFixture]
 
 _MOST_KEPT = 16
 
@@ -67,12 +65,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A fixture's facts, what is odd about it, its measurement over every k, and where it can be read again."""
+    """A fixture's facts, what is odd about it, its measurement over every k, and how to load it again."""
 
     source: Source
     findings: tuple[Finding, ...]
     curve: CapturedMeasurement
-    read: Read
+    load: Load
 
 
 class Shelf:
@@ -95,22 +93,22 @@ class Shelf:
 
 
 def replay(
-    read: Read,
+    load: Load,
     told: Callable[[CapturedReplayFixture], Source],
     options: ReplayOptions,
     kept: Shelf,
     wanted: str,
     on_query: OnQuery,
 ) -> Replayed:
-    """Read a fixture and measure every k, unless the shelf has that; what is not the wanted fixture is refused."""
-    fixture = load_fixture(read())
+    """Load a fixture and measure every k, unless the shelf has that; what is not the wanted fixture is refused."""
+    fixture = load()
     links.check(fixture.digest, wanted)
     curve = kept.get(fixture.digest, options)
     if curve is None:
         check_replayable(fixture, options)
         curve = measure(fixture, every_k(fixture), on_query, options=options)
         kept.put(curve)
-    return Replayed(told(fixture), check_fixture(fixture), curve, read)
+    return Replayed(told(fixture), check_fixture(fixture), curve, load)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -2,8 +2,10 @@
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from polykv_core import heads_in
 from polykv_core.launch import FIXTURE_VARIABLE
 
 _FOLDER = Path(__file__).resolve().parents[2] / "sample_fixtures"
@@ -27,6 +29,11 @@ class Sample:
     def path(self) -> Path:
         """Where the file lies."""
         return self.folder / self.file_name
+
+    @cached_property
+    def heads(self) -> tuple[str, ...]:
+        """The names of the heads of a compact file."""
+        return tuple(head.name for head in heads_in(self.path))
 
 
 def _given() -> tuple[Sample, ...]:

@@ -1,7 +1,9 @@
 """What is on screen: the last result that was good, judged anew at every run; and what was not used since, and why."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 
 import streamlit as st
 
@@ -14,11 +16,13 @@ from polykv_core import (
     REFERENCE,
     CapturedMeasurement,
     CapturedReplayConfig,
+    CapturedReplayFixture,
     CapturedReplayReceipt,
     Finding,
     PolyKvError,
     ReplayOptions,
     judge,
+    load_fixture,
     parse_ks,
     replay_findings,
 )
@@ -128,6 +132,13 @@ def _job(choice: Choice, options: ReplayOptions, wanted: str) -> Job[Replayed]:
     upload, sample = choice.upload, choice.sample
     name, file_name = (upload.name, upload.name) if upload else (sample.title, sample.file_name)
     key = f"upload {upload.number}" if upload else f"sample {sample.file_name}"
+    if choice.head is not None:
+        name, file_name, key = f"{name}, {choice.head}", f"{file_name}#{choice.head}", f"{key} {choice.head}"
     told = partial(Source.of, name=name, file_name=file_name, shows="" if upload else sample.shows)
-    work = partial(replay, upload.read if upload else lambda: sample.path, told, options, shelf(), wanted)
+    load = partial(_loaded, upload.read if upload else lambda: sample.path, choice.head)
+    work = partial(replay, load, told, options, shelf(), wanted)
     return jobs.run(uploads.REPLAY_JOB, f"{key} {options}", name, work)
+
+
+def _loaded(read: Callable[[], Path | bytes], head: str | None) -> CapturedReplayFixture:
+    return load_fixture(read(), head)

@@ -14,9 +14,11 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.ui import jobs, memory
+from polykv_core import PolyKvError, heads_in
 
 REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB, VERIFY_JOB = "replay_job", "explain_job", "changes_job", "verify_job"
 
+FIXTURE_KINDS = ["json", "gz", "safetensors", "npz"]
 LAST_GOOD = "last_good"
 SHOWN_DIGEST = "shown_digest"
 
@@ -30,15 +32,16 @@ class Upload:
 
     number: int
     name: str
+    heads: tuple[str, ...]
     _file: IO[bytes]
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, number: int, name: str, content: bytes) -> "Upload":
-        """Put a file's bytes aside."""
+        """Put a file's bytes aside, and note which heads it holds if it is a compact one."""
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
         file.write(content)
-        upload = cls(number, name, file)
+        upload = cls(number, name, _heads(content), file)
         weakref.finalize(upload, file.close)
         return upload
 
@@ -73,11 +76,12 @@ def draw() -> None:
             )
     st.file_uploader(
         "Upload another fixture" if upload else "Or upload a captured fixture",
-        type=["json", "gz"],
+        type=FIXTURE_KINDS,
         key=f"upload_{_count()}",
         on_change=_take,
         args=(_count(),),
-        help="One attention head as JSON, plain or gzipped. It stays in this browser session and is not shared.",
+        help="One attention head as JSON, plain or gzipped, or one or many in a compact .safetensors or .npz file. It "
+        "stays in this browser session and is not shared.",
     )
     st.caption(f"Over {limit} MB: polykv replay FILE")
 
@@ -108,6 +112,14 @@ def _take(count: int) -> None:
     st.session_state[_COUNT] = number
     st.session_state[_HELD] = Upload.of(number, file.name, file.getvalue())
     release()
+
+
+def _heads(content: bytes) -> tuple[str, ...]:
+    """The names of a compact file's heads; what is no such file, or a damaged one, is told where it is replayed."""
+    try:
+        return tuple(head.name for head in heads_in(content))
+    except PolyKvError:
+        return ()
 
 
 def _count() -> int:

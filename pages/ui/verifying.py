@@ -10,14 +10,16 @@ from typing import Any
 import streamlit as st
 
 from pages.ui import jobs, uploads
-from pages.ui.jobs import OnQuery
-from pages.ui.replayed import Read
+from pages.ui.jobs import OnQuery, Work
+from pages.ui.replayed import Load
 from pages.ui.state import Shown
 from pages.ui.uploads import Upload
 from polykv_core import (
+    CapturedReplayFixture,
     CapturedReplayReceipt,
     PolyKvError,
     Verification,
+    heads_in,
     load_fixture,
     load_model_case,
     receipt_fields,
@@ -85,13 +87,16 @@ def check(shown: Shown | None) -> Check:
         fields = receipt_fields(io.BytesIO(receipts[0])) if len(receipts) == 1 else None
         model = fields is not None and is_model_replay(fields)
         if other is not None:
-            return _checked(receipts, other.read, f"upload {other.number}", other.name, model)
+            of_head = partial(_verify, receipts, partial(_meant, other, receipts))
+            work = partial(_verify_model, receipts, other) if model else of_head
+            return _checked(receipts, work, f"upload {other.number}", other.name)
         if model or shown is None:
             return Check(missing=_CASE_MISSING if model else _FIXTURE_MISSING)
         meant = the_receipt(receipts, shown.source.digest)
         if CapturedReplayReceipt.from_json(meant).fixture_digest not in (None, shown.source.digest):
             return Check(missing=_OTHER_FIXTURE)
-        return _checked([meant], shown.replayed.read, shown.source.digest, shown.source.name, model)
+        work = partial(_verify, [meant], shown.replayed.load)
+        return _checked([meant], work, shown.source.digest, shown.source.name)
     except jobs.Cancelled:
         return Check(cancelled=True)
     except PolyKvError as bad:
@@ -103,22 +108,31 @@ def try_again() -> None:
     jobs.forget(uploads.VERIFY_JOB)
 
 
-def _checked(receipts: Sequence[bytes], read: Read, whose: str, name: str, model: bool) -> Check:
+def _checked(receipts: Sequence[bytes], work: Work[Checked], whose: str, name: str) -> Check:
     """The check beside the page: what came of it, or nothing yet."""
     key = f"{hashlib.sha256(b''.join(receipts)).hexdigest()} {whose}"
-    work = partial(_verify_model if model else _verify, receipts, read)
     return Check(jobs.run(uploads.VERIFY_JOB, key, f"{name}, to verify the receipt", work).result())
 
 
-def _verify(receipts: Sequence[bytes], read: Read, on_query: OnQuery) -> Checked:
-    fixture = load_fixture(read())
+def _verify(receipts: Sequence[bytes], load: Load, on_query: OnQuery) -> Checked:
+    fixture = load()
     fields = receipt_fields(io.BytesIO(the_receipt(receipts, fixture.digest)))
     return Checked(fields, verify(fields, fixture, on_query))
 
 
-def _verify_model(receipts: Sequence[bytes], read: Read, _on_query: OnQuery) -> Checked:
+def _meant(upload: Upload, receipts: Sequence[bytes]) -> CapturedReplayFixture:
+    """The uploaded fixture; of several heads the one that the receipts tell of, else the first."""
+    content = upload.read()
+    if len(upload.heads) < 2:
+        return load_fixture(content)
+    meant = {CapturedReplayReceipt.from_json(receipt).model_id for receipt in receipts}
+    names = [head.name for head in heads_in(content) if head.model_id in meant]
+    return load_fixture(content, names[0] if names else upload.heads[0])
+
+
+def _verify_model(receipts: Sequence[bytes], case: Upload, _on_query: OnQuery) -> Checked:
     fields = receipt_fields(io.BytesIO(the_receipt(receipts)))
-    return Checked(fields, verify_model(fields, load_model_case(read())))
+    return Checked(fields, verify_model(fields, load_model_case(case.read())))
 
 
 def _take(slot: str, count: int) -> None:

@@ -5,7 +5,7 @@ import json
 import streamlit as st
 
 from pages.ui import controls, downloads, jobs, notices, state, style, verifying
-from pages.ui.uploads import REPLAY_JOB, VERIFY_JOB
+from pages.ui.uploads import FIXTURE_KINDS, REPLAY_JOB, VERIFY_JOB
 from pages.ui.verifying import FIXTURE, RECEIPT, Checked
 from polykv_core import Finding
 from polykv_core.verify import verification_dict
@@ -65,7 +65,10 @@ with left:
     )
 with right:
     verifying.draw_uploader(
-        FIXTURE, "Fixture or case", ["json", "gz"], "The captured head; for a model replay's receipt its case."
+        FIXTURE,
+        "Fixture or case",
+        FIXTURE_KINDS,
+        "The captured head, or a compact file that holds it; for a model replay's receipt its case.",
     )
     if verifying.held(FIXTURE) is None and screen.shown is not None:
         st.text(f"Without a file: {screen.shown.source.name}, the fixture on the left.")

@@ -57,6 +57,13 @@ def file_and_head(path: str) -> tuple[str, str | None]:
     return file, head
 
 
+def with_first_head(file: str) -> str:
+    """FILE#HEAD of the first head, for a file that holds several; the file itself else."""
+    with naming(file):
+        heads = heads_in(source_at(file)) if os.path.isfile(file) else ()
+    return f"{file}#{heads[0].name}" if len(heads) > 1 else file
+
+
 def source_at(path: str) -> Path | bytes:
     """What to read a fixture from: a file that can be opened again and again, or all that a pipe gives, once."""
     with _reading(path):
