@@ -33,5 +33,9 @@ class CompareError(PolyKvError):
     """Two runs that must not be compared."""
 
 
+class SweepError(PolyKvError):
+    """A sweep over many heads that cannot start, or whose heads do not go together."""
+
+
 class StoreError(PolyKvError):
     """A history that cannot be opened, read or written, or a run that it does not take or does not have."""

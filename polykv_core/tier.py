@@ -9,8 +9,10 @@ import numpy as np
 from polykv_core.arrays import Array, Float32, Int64, sum_in_order
 from polykv_core.checks import Checks
 from polykv_core.codecs import Codec, take
-from polykv_core.codecs.base import Codes
+from polykv_core.codecs.base import Coder, Codes
 from polykv_core.errors import CacheError
+
+_ROWS_AT_A_TIME = 2048
 
 _check = Checks(CacheError)
 
@@ -69,7 +71,7 @@ class CompressedTier:
             keys, values = (blocks[:, layer, :, part].reshape(-1, shape.head_dim) for part in (0, 1))
             codec.check_rows(keys, partial(self._block_name, layer, "key"))
             codec.check_rows(values, partial(self._block_name, layer, "value"))
-            self._codes.append((self.coder.encode(keys), self.coder.encode(values)))
+            self._codes.append((_encoded(self.coder, keys), _encoded(self.coder, values)))
 
     def scores(
         self, layer: int, head: int, query: Float32[Array, " d"], *, exact_query: bool = False
@@ -102,3 +104,9 @@ class CompressedTier:
     def _block_name(self, layer: int, kind: str, block: int) -> str:
         token, head = divmod(block, self.shape.num_kv_heads)
         return f"{self.name} row {token}, layer {layer}, head {head}, {kind}"
+
+
+def _encoded(coder: Coder, rows: Float32[Array, "t d"]) -> Codes:
+    """Codes of rows, some thousands at a time: what is worked out on the way then stays in the processor's cache."""
+    parts = [coder.encode(part) for part in np.array_split(rows, max(1, len(rows) // _ROWS_AT_A_TIME))]
+    return parts[0] if len(parts) == 1 else type(parts[0])(*map(np.concatenate, zip(*parts, strict=True)))

@@ -1,6 +1,7 @@
 """Settings of the whole suite: property tests draw the same examples on every run, on every machine."""
 
 import itertools
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("deterministic")
+
+
+def pytest_sessionfinish(session):
+    """Where POLYKV_SKIP_NOTHING is set, everything is there that a test may need, and one that is skipped has failed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and os.environ.get("POLYKV_SKIP_NOTHING"):
+        for report in skipped:
+            reporter.write_line(f"must not be skipped here: {report.nodeid}: {report.longrepr[2]}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 _HISTORIES = itertools.count()

@@ -9,7 +9,10 @@ A coder
   depend on the other rows (FibQuant's one exception, batches below 4, is the reference's and stated there);
 - decodes codes to rows [t, d] float32. A subset of codes decodes to the same subset of rows;
 - scores codes against a query: an estimate of the inner product of the query with every encoded row, [t] float32;
-- says whether it codes the query as well for that (`codes_query`); then decoded rows times the query is another score.
+- says whether it codes the query as well for that (`codes_query`); then decoded rows times the query is another score;
+- packs codes to their wire form (`wire`): for each row the bytes that a cache would store, as many for every row, and
+  codes that differ have bytes that differ. What is shared by all rows is counted apart (`table_bytes`): bytes that a
+  cache must store beside the rows, where they cannot be made again from the seed.
 
 The same settings, head size, seed and rows give the same codes to the last bit, on every machine and with any number of
 threads. To add a codec: one file beside this one, and one line in CODECS. Every codec in that list is held to this
@@ -19,7 +22,9 @@ contract by tests/test_codec_contract.py.
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from polykv_core.arrays import Array, Float32
+import numpy as np
+
+from polykv_core.arrays import Array, Float32, UInt8, UInt16
 
 Codes = Any  # a NamedTuple of arrays, the token as first axis; its type is the coder's own business
 RowName = Callable[[int], str]
@@ -28,6 +33,8 @@ RowName = Callable[[int], str]
 MAX_HEAD_DIM = 1024
 # Coders that each codec keeps for replaying the same seeds again; a FibQuant coder of head_dim 64 takes 0.05 MB.
 KEPT_BYTES = 2**23
+# A table that is made again from the seed costs the seed, a u64.
+SEED_BYTES = 8
 
 
 @runtime_checkable
@@ -46,6 +53,13 @@ class Coder(Protocol):
 
     def score(self, codes: Codes, query: Float32[Array, " d"]) -> Float32[Array, " t"]:
         """Estimated inner product of the query with each encoded row."""
+
+    def wire(self, codes: Codes) -> UInt8[Array, "t bytes"]:
+        """What a cache would store of each row."""
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes that a cache would store once, beside the rows."""
 
 
 @runtime_checkable
@@ -69,3 +83,15 @@ class Codec(Protocol):
 def take(codes: Codes, tokens: Any) -> Codes:
     """The codes of some tokens (indices or a slice)."""
     return type(codes)(*(array[tokens] for array in codes))
+
+
+def packed_bits(indices: UInt16[Array, "t n"], bits: int) -> UInt8[Array, "t bytes"]:
+    """Indices of so many bits each, one after the other, lowest bit first; a row ends on a whole byte, with zeros."""
+    single = indices[..., None] >> np.arange(bits, dtype=np.uint16) & np.uint16(1)
+    return np.packbits(single.astype(np.uint8).reshape(len(indices), -1), axis=-1, bitorder="little")
+
+
+def as_bytes(numbers: Array) -> UInt8[Array, "t bytes"]:
+    """Each row's numbers as little-endian bytes."""
+    rows = np.ascontiguousarray(numbers.reshape(len(numbers), -1))
+    return rows.astype(rows.dtype.newbyteorder("<"), copy=False).view(np.uint8)

@@ -21,7 +21,7 @@ _SAMPLE_SALT = 0x465155414E54
 _RESTART_SALT = 0x9E3779B9
 _SPLIT = 1e-6
 # Proposals per chunk of a search: keeps its scratch within a few MiB, in cache.
-_CHUNK_ENTRIES = 2**20
+_CHUNK_ENTRIES = 2**18
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polykv_core.arrays import Array, Float32, sum_in_order
-from polykv_core.codecs.base import RowName
+from polykv_core.arrays import Array, Float32, UInt8, sum_in_order
+from polykv_core.codecs.base import RowName, as_bytes
 
 
 class ExactCodes(NamedTuple):
@@ -39,6 +39,7 @@ class ExactCoder:
     """Copies in, copies out, plain inner products."""
 
     codes_query = False
+    table_bytes = 0
 
     def encode(self, rows: Float32[Array, "t d"]) -> ExactCodes:
         """The rows, copied."""
@@ -52,3 +53,7 @@ class ExactCoder:
         """Inner products in float32, summed in index order as the reference does."""
         with np.errstate(over="ignore", invalid="ignore"):
             return sum_in_order(codes.rows * query)
+
+    def wire(self, codes: ExactCodes) -> UInt8[Array, "t bytes"]:
+        """The float32 numbers."""
+        return as_bytes(codes.rows)

@@ -11,8 +11,9 @@ import numpy as np
 from cachetools import LRUCache, cached
 
 from polykv_core.arrays import U64_MASK, Array, Float16, Float32, Float64, UInt8, UInt16, frozen, sum_in_order
-from polykv_core.codecs.base import KEPT_BYTES, MAX_HEAD_DIM, RowName
-from polykv_core.codecs.codebook import Codebook, NearestCodeword, train_codebook
+from polykv_core.codecs.base import KEPT_BYTES, MAX_HEAD_DIM, SEED_BYTES, RowName, as_bytes, packed_bits
+from polykv_core.codecs.codebook import Codebook, NearestCodeword
+from polykv_core.codecs.kept_codebooks import codebook_of
 from polykv_core.errors import CodecError
 from polykv_core.rotation import QrRotation
 
@@ -88,7 +89,7 @@ class FibCoder:
         self.block_dim = codec.block_dim
         self.index_bits = codec.index_bits
         self.rotation = QrRotation(head_dim, seed)
-        self.codebook: Codebook = train_codebook(
+        self.codebook: Codebook = codebook_of(
             head_dim, codec.block_dim, codec.codeword_count, (seed + _CODEBOOK_SALT) & U64_MASK
         )
         self.nbytes = self.rotation.nbytes + 4 * codec.codeword_count * (codec.codeword_count + 2 * codec.block_dim)
@@ -125,8 +126,16 @@ class FibCoder:
 
     def pack(self, codes: FibCodes) -> UInt8[Array, "t bytes"]:
         """The wire form of the indices: index_bits bits each, little-endian bit order."""
-        bits = codes.indices[..., None] >> np.arange(self.index_bits, dtype=np.uint16) & np.uint16(1)
-        return np.packbits(bits.astype(np.uint8).reshape(*bits.shape[:-2], -1), axis=-1, bitorder="little")
+        return packed_bits(codes.indices, self.index_bits)
+
+    def wire(self, codes: FibCodes) -> UInt8[Array, "t bytes"]:
+        """The packed indices and the length in fp16."""
+        return np.concatenate([self.pack(codes), as_bytes(codes.norms)], axis=1)
+
+    @property
+    def table_bytes(self) -> int:
+        """The codebook in float32, and the seed of the rotation."""
+        return 4 * self.codebook.codewords.size + SEED_BYTES
 
     def _quantise(self, units: Float64[Array, "t d"]) -> UInt16[Array, "t b"]:
         blocks = self.rotation.forward(units).reshape(-1, self.block_dim)

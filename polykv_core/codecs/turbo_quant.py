@@ -11,8 +11,19 @@ from typing import NamedTuple, no_type_check
 import numpy as np
 from cachetools import LRUCache, cached
 
-from polykv_core.arrays import U64_MASK, Array, Float32, Int8, UInt16, contract, frozen, multiply_add, sum_in_order
-from polykv_core.codecs.base import KEPT_BYTES, MAX_HEAD_DIM, RowName
+from polykv_core.arrays import (
+    U64_MASK,
+    Array,
+    Float32,
+    Int8,
+    UInt8,
+    UInt16,
+    contract,
+    frozen,
+    multiply_add,
+    sum_in_order,
+)
+from polykv_core.codecs.base import KEPT_BYTES, MAX_HEAD_DIM, SEED_BYTES, RowName, as_bytes, packed_bits
 from polykv_core.errors import CodecError
 from polykv_core.rotation import HadamardRotation, QrRotation
 from polykv_core.streams import standard_normals
@@ -70,13 +81,16 @@ class TurboCoder:
     """Rotation, angles and sketch directions for one head size and seed."""
 
     codes_query = False
+    # Rotation and sketch are drawn anew from the seed.
+    table_bytes = SEED_BYTES
 
     def __init__(self, codec: TurboQuant, head_dim: int, seed: int) -> None:
         """Draw the rotation and the sketch."""
         self.head_dim = head_dim
         power_of_two = head_dim & (head_dim - 1) == 0
         self.rotation = HadamardRotation(head_dim, seed) if power_of_two else QrRotation(head_dim, seed, np.float32)
-        self.levels = 2 ** (codec.bits - 1)
+        self.angle_bits = codec.bits - 1
+        self.levels = 2**self.angle_bits
         # The lower edge of each angle's cell, not its middle: so does the reference.
         step = np.float32(2.0) * _PI / np.float32(self.levels)
         index = np.arange(self.levels, dtype=np.float32)
@@ -120,6 +134,12 @@ class TurboCoder:
             polar = sum_in_order(codes.radii * along)
             sketched = sum_in_order(codes.signs * sum_in_order(self._sketch * query))
             return polar + self._sketch_scale * sketched
+
+    def wire(self, codes: TurboCodes) -> UInt8[Array, "t bytes"]:
+        """The radii in float32, the packed angles, and a bit for each sign."""
+        signs = (codes.signs > 0).astype(np.uint16)
+        parts = [as_bytes(codes.radii), packed_bits(codes.angles, self.angle_bits), packed_bits(signs, 1)]
+        return np.concatenate(parts, axis=1)
 
     def _polar(self, radii: Float32[Array, "t pair"], angles: UInt16[Array, "t pair"]) -> Float32[Array, "t d"]:
         pairs = np.stack([radii * self._cos[angles], radii * self._sin[angles]], axis=-1)
