@@ -8,6 +8,7 @@ from polykv_core.commands.explain import explain, inspect
 from polykv_core.commands.history import history
 from polykv_core.commands.replay import model_replay, replay
 from polykv_core.commands.shared import file_and_head, fixture_at, naming, with_first_head
+from polykv_core.commands.sweep import sweep
 from polykv_core.commands.verify import verify_command
 from polykv_core.measure import check_replayable
 from polykv_core.program import Program
@@ -43,7 +44,7 @@ def dashboard(fixture: str | None, port: int | None) -> None:
     launch.serve(fixture, port, head)
 
 
-for command in (replay, convert, model_replay, explain, inspect, verify_command, history):
+for command in (replay, sweep, convert, model_replay, explain, inspect, verify_command, history):
     main.add_command(command)
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -181,8 +181,11 @@ def _replays(
         yield map(replayed, items)
         return
     threads = min(os.cpu_count() or 1, _MOST_THREADS)
-    with ThreadPoolExecutor(threads) as pool, closing(pool.map(replayed, items)) as replays:
-        yield replays
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield pool.map(replayed, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _row_name(query: int, kind: str, offset: int, row: int) -> str:

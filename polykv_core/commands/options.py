@@ -17,6 +17,7 @@ from polykv_core.settings import load_settings
 
 _DEFAULTS = {field.name: field.default for field in fields(CapturedReplayConfig)}
 
+_MOST_DIGITS = 6
 _NAMES = tuple(field.name for field in fields(ReplayOptions))
 _OPTIONS = (
     click.option(
@@ -37,6 +38,20 @@ _OPTIONS = (
 def whole_numbers(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
     """The ks of a comma-separated list."""
     return None if text is None else parse_ks(text)
+
+
+def number_set(_ctx: click.Context, param: click.Parameter, text: str | None) -> frozenset[int] | None:
+    """The whole numbers of a list of numbers and ranges, such as 0,3-5; None for all of them."""
+    if text is None or text.strip() == "all":
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        first, last = _place(low), _place(high if dash else low)
+        if first is None or last is None or last < first:
+            raise click.UsageError(f"--{param.name} has {part.strip()!r}; expected numbers and ranges such as 0,3-5")
+        found.update(range(first, last + 1))
+    return frozenset(found)
 
 
 def gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,6 +128,11 @@ def settings_at(path: str | None, given: dict[str, Any]) -> tuple[CapturedReplay
         return CapturedReplayConfig(**{"candidate_ks": DEFAULT_CANDIDATE_KS, **changed}), ReplayOptions(**options)
     config, replayed = loaded(path, load_settings)
     return replace(config, **changed), replace(replayed, **options)
+
+
+def _place(text: str) -> int | None:
+    """A number from 0 to a million; nothing has more layers, heads or rows than that."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def _threshold_option(gate: Gate, default: object) -> Callable[..., Any]:

@@ -56,15 +56,18 @@ def passed(outcomes: Sequence[Outcome]) -> bool | None:
     return all(receipt.passed for receipt in receipts)
 
 
-def sentence(outcomes: Sequence[Outcome], quoted: Callable[[str], str] = inert) -> str:
-    """The whole of it in one sentence. `quoted` writes names and errors such that they do nothing where it is read."""
+def sentence(outcomes: Sequence[Outcome], quoted: Callable[[str], str] = inert, what: str = "fixture") -> str:
+    """The whole of it in one sentence. `quoted` writes names and errors such that they do nothing where it is read.
+
+    `what` is what an outcome is of, in the singular.
+    """
     verdict, found = passed(outcomes), worst(outcomes)
     if verdict is None:
-        return _no_verdict(outcomes, quoted)
-    receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
+        return _no_verdict(outcomes, quoted, what)
+    tally = _tally([outcome.receipt for outcome in outcomes if outcome.receipt is not None], verdict, what)
     if not found:
-        return f"{_tally(receipts, verdict)}; every gate is off."
-    return f"{_tally(receipts, verdict)}; {'tightest' if verdict else 'worst'}: {_told(found, quoted)}."
+        return f"{tally}; every gate is off."
+    return f"{tally}; {'tightest' if verdict else 'worst'}: {_told(found, quoted)}."
 
 
 def told(receipt: CapturedReplayReceipt, *names: str) -> Any:
@@ -82,27 +85,27 @@ def findings(receipt: CapturedReplayReceipt) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def _tally(receipts: Sequence[CapturedReplayReceipt], verdict: bool) -> str:
+def _tally(receipts: Sequence[CapturedReplayReceipt], verdict: bool, what: str) -> str:
     total, failing = len(receipts), sum(not receipt.passed for receipt in receipts)
     if total == 1:
         return f"PASSED at k = {receipts[0].selected_candidate_k}" if verdict else "FAILED: no candidate k passes"
     if verdict:
-        return f"PASSED: all {total} fixtures pass"
-    return f"FAILED: {failing} of {total} fixtures {'fails' if failing == 1 else 'fail'}"
+        return f"PASSED: all {total} {what}s pass"
+    return f"FAILED: {failing} of {total} {what}s {'fails' if failing == 1 else 'fail'}"
 
 
-def _no_verdict(outcomes: Sequence[Outcome], quoted: Callable[[str], str]) -> str:
+def _no_verdict(outcomes: Sequence[Outcome], quoted: Callable[[str], str], what: str) -> str:
     missing = [outcome for outcome in outcomes if outcome.receipt is None]
     if not missing:
-        return "NO VERDICT: there is no fixture."
+        return f"NO VERDICT: there is no {what}."
     failing = sum(outcome.receipt is not None and not outcome.receipt.passed for outcome in outcomes)
     others = f"; {failing} {'fails' if failing == 1 else 'fail'}" if failing else ""
     name, error = missing[0].name, missing[0].error
     # An error that names its file is enough.
     which = quoted(error) if name in error else f"{quoted(name)}{f' ({quoted(error)})' if error else ''}"
     if len(missing) == 1:
-        return f"NO VERDICT: 1 of {len(outcomes)} fixtures has none, {which}{others}."
-    return f"NO VERDICT: {len(missing)} of {len(outcomes)} fixtures have none, the first {which}{others}."
+        return f"NO VERDICT: 1 of {len(outcomes)} {what}s has none, {which}{others}."
+    return f"NO VERDICT: {len(missing)} of {len(outcomes)} {what}s have none, the first {which}{others}."
 
 
 def _told(found: Worst, quoted: Callable[[str], str]) -> str:

@@ -1,0 +1,129 @@
+"""`polykv sweep`: every head of some files, one verdict for the model."""
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from polykv_core.commands.options import gate_options, number_set, replay_options, settings_at
+from polykv_core.commands.outputs import Outputs
+from polykv_core.commands.replay import exit_code
+from polykv_core.commands.shared import file_and_head, is_shown, keep, lines, write
+from polykv_core.commands.splits import splits
+from polykv_core.program import show
+from polykv_core.sweep.executors import cluster, local
+from polykv_core.sweep.items import SweepItem, sweep_items
+from polykv_core.sweep.ledger import Ledger
+from polykv_core.sweep.result import HeadResult
+from polykv_core.sweep.run import run
+from polykv_core.sweep.verdict import SweepVerdict, verdict
+from polykv_core.sweep.work import SweepRequest
+from polykv_core.sweep_report import facts, headline, outcomes, sweep_json
+from polykv_core.terminal import complain
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--layers", metavar="L,L-L", callback=number_set, help="Only these layers: 0,10-15.  [default: all]"
+)
+@click.option("--heads", metavar="H,H-H", callback=number_set, help="Only these heads of each layer.  [default: all]")
+@click.option("--config", metavar="CONFIG.json", help="The ks, thresholds and options; single options override it.")
+@gate_options
+@replay_options
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes here.  [default: one for each core]")
+@click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster instead, such as tcp://host:8786.")
+@click.option("--again", is_flag=True, help="Replay heads anew that an earlier sweep has done.")
+@click.option(
+    "--shared-tokens", metavar="N,N|auto", help="For one head: quality and bytes at other splits."
+)
+@click.option(
+    "--json", "json_path", metavar="PATH", help="Write the verdict and each head there; - is standard output."
+)
+@click.option(
+    "--junit", metavar="PATH", help="Write a JUnit report there: a test case for each gate of each k."
+)
+@click.option("--markdown", metavar="PATH", help="Write a summary there, fit for a pull request.")
+@click.option("--csv", metavar="PATH", help="Write every candidate of every head as a table there.")
+@click.option("--receipts", metavar="DIR", help="Write each head's receipt into this folder.")
+def sweep(files: tuple[str, ...], config: str | None, **given: Any) -> int:
+    """Replay every head of each FILE, and judge the model that they are of: it passes if each head passes.
+
+    What is done is kept: a sweep that was stopped goes on where it was.
+    """
+    workers, scheduler, again = (given.pop(name) for name in ("workers", "scheduler", "again"))
+    layers, heads, shared, json_path = (given.pop(name) for name in ("layers", "heads", "shared_tokens", "json_path"))
+    if workers is not None and scheduler is not None:
+        raise click.UsageError("--workers is for processes here, and --scheduler for a cluster; give one of them")
+    keep("--json", json_path, *files, config)
+    given |= {"receipt": None, "html": None}  # what a replay of few fixtures writes besides
+    outputs = Outputs(given, [*files, config], len(files))
+    settings, options = settings_at(config, given)
+    items = _items(files, layers, heads)
+    if shared is not None:
+        return splits(items, shared, settings, options, json_path)
+    start = partial(local, workers) if scheduler is None else partial(cluster, scheduler)
+    ledger = Ledger()
+    request = SweepRequest(settings.candidate_ks, options)
+    found = run(items, request, start=start, ledger=None if again else ledger)
+    results = _in_order(items, _told(found, len(items)))
+    judged = verdict(results, settings)
+    return _reported(judged, outputs, json_path)
+
+
+def _items(files: Sequence[str], layers: frozenset[int] | None, heads: frozenset[int] | None) -> list[SweepItem]:
+    """The heads of files; of FILE#HEAD the one that it names."""
+    named = [file_and_head(file) for file in files]
+    chosen: dict[str, set[str]] = {}
+    for file, head in named:
+        if head is not None:
+            chosen.setdefault(os.path.abspath(file), set()).add(head)
+    whole = {os.path.abspath(file) for file, head in named if head is None}
+    items = sweep_items([file for file, _ in named], layers, heads)
+    for file, asked in chosen.items():
+        missing = asked - {item.head for item in items if item.file == file}
+        if missing and not any(item.fault for item in items if item.file == file):
+            raise click.UsageError(f"{file} has no head {min(missing)} among those that are asked for")
+    return [item for item in items if item.file in whole or item.fault or item.head in chosen.get(item.file, ())]
+
+
+def _told(found: Any, total: int) -> Sequence[HeadResult]:
+    """All results, with a line on a terminal that says how far it is."""
+    results = []
+    watched = sys.stderr is not None and sys.stderr.isatty()
+    for result in found:
+        results.append(result)
+        if watched:
+            sys.stderr.write(f"\r{len(results)} of {total} heads done")
+            sys.stderr.flush()
+    if watched and results:
+        sys.stderr.write("\r\033[K")
+    return results
+
+
+def _in_order(items: Sequence[SweepItem], results: Sequence[HeadResult]) -> list[HeadResult]:
+    by_item = {result.item: result for result in results}
+    return [by_item[item] for item in items if item in by_item]
+
+
+def _reported(judged: SweepVerdict, outputs: Outputs, json_path: str | None) -> int:
+    """Write what was asked for, say how it went, and give the exit code."""
+    told = outputs.written(outcomes(judged), [])
+    if json_path is not None:
+        data = sweep_json(judged).encode()
+        if is_shown(json_path):
+            show(data)
+            told = None
+        else:
+            write(json_path, data)
+            told = told if told is None else [*told, ("JSON", json_path)]
+    for head in judged.errors:
+        complain("error", head.error or head.name)
+    if told is not None:
+        from polykv_core.sweep_tables import sweep_text  # rich is slow to import, and only tables need it
+
+        show(f"{sweep_text(judged)}\n{headline(judged)}\n\n{lines([*facts(judged), *told])}")
+    return exit_code(outcomes(judged))

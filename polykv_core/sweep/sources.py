@@ -1,0 +1,46 @@
+"""The files of a sweep: each is hashed once, though its heads are read one by one, maybe on other machines."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from polykv_core.errors import FixtureError
+from polykv_core.fixture import CapturedReplayFixture
+from polykv_core.loading import load_fixture
+from polykv_core.packs import is_pack, open_pack
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file as it was when it was hashed."""
+
+    digest: str
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def at(cls, path: str) -> "Source":
+        """The file at a path. Raises OSError."""
+        before = os.stat(path)
+        return cls(_digest(path), before.st_size, before.st_mtime_ns)
+
+    def fixture(self, path: str, head: str | None) -> CapturedReplayFixture:
+        """A head of this file. Raises FixtureError as load_fixture does, and if the file is another one by now."""
+        with Path(path).open("rb") as file:
+            packed = is_pack(file.read(16))
+        # Loading a head of a compact file would hash all of the file again.
+        fixture = open_pack(path).fixture(head, self.digest) if packed else load_fixture(path, head)
+        if fixture.file_digest != self.digest or not self._still_at(path):
+            raise FixtureError("the file was changed while the sweep ran; start the sweep again")
+        return fixture
+
+    def _still_at(self, path: str) -> bool:
+        """Whether the file is the same; a copy on another machine has another time of change, and the same content."""
+        now = os.stat(path)
+        return (now.st_size, now.st_mtime_ns) == (self.size, self.changed_ns) or _digest(path) == self.digest
+
+
+def _digest(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
