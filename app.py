@@ -8,12 +8,13 @@ from pages.ui import controls, style
 PAGES = (
     ("pages/replay/page.py", "Replay", None),
     ("pages/explain/page.py", "Explain", "explain"),
+    ("pages/sweep/page.py", "Sweep", "sweep"),
     ("pages/verify/page.py", "Verify", "verify"),
     ("pages/history/page.py", "History", "history"),
     ("pages/model/page.py", "Model replay", "model-replay"),
     ("pages/about/page.py", "About the numbers", "about"),
 )
-WITH_FIXTURE = {"Replay", "Explain", "Verify"}
+WITH_FIXTURE = {"Replay", "Explain", "Sweep", "Verify"}
 
 st.set_page_config(page_title="PolyKV replay", layout="wide", initial_sidebar_state=384)
 

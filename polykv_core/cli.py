@@ -3,6 +3,7 @@
 import click
 
 from polykv_core import launch
+from polykv_core.commands.capture import capture
 from polykv_core.commands.convert import convert
 from polykv_core.commands.explain import explain, inspect
 from polykv_core.commands.history import history
@@ -44,7 +45,7 @@ def dashboard(fixture: str | None, port: int | None) -> None:
     launch.serve(fixture, port, head)
 
 
-for command in (replay, sweep, convert, model_replay, explain, inspect, verify_command, history):
+for command in (replay, sweep, capture, convert, model_replay, explain, inspect, verify_command, history):
     main.add_command(command)
 
 

@@ -39,3 +39,7 @@ class SweepError(PolyKvError):
 
 class StoreError(PolyKvError):
     """A history that cannot be opened, read or written, or a run that it does not take or does not have."""
+
+
+class CaptureError(PolyKvError):
+    """A model, a text or a kind of attention that cannot be captured."""

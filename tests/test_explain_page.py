@@ -110,7 +110,7 @@ def test_a_faulty_upload_does_not_take_the_place_of_what_is_explained(page):
     assert "Below is the last good result, for good.json." in texts(page)
     (box,) = [box for box in page.selectbox if box.label == "Explained at k"]
     box.set_value(8).run()
-    assert "This replay could not be explained." not in [error.value for error in page.error]
+    assert "This could not be worked out." not in [error.value for error in page.error]
     assert f"**{reasons(explain(load_fixture(SYNTHETIC), 8))[0]}**" in markdown(page)
     assert shlex.split(page.code[-1].value) == ["polykv", "explain", "good.json", "--candidate-k=8"]
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_explained_is_said(page, monkeypatch):
 
     monkeypatch.setattr(explain_state, "explain", refused)
     page.selectbox("sample").set_value(SYNTHETIC.name).run()
-    assert "This replay could not be explained." in [error.value for error in page.error]
+    assert "This could not be worked out." in [error.value for error in page.error]
     assert "no *such* thing" in texts(page)
     assert not page.exception
 

@@ -11,7 +11,7 @@ from polykv_core.judged import Receipt
 
 
 def draw(
-    label: str, content: bytes | Callable[[], str], file_name: str, key: str, mime: str = "application/json"
+    label: str, content: bytes | Callable[[], str | bytes], file_name: str, key: str, mime: str = "application/json"
 ) -> None:
     """A button for a file; content that is a function is made when it is asked for. No content, nothing to press."""
     st.download_button(

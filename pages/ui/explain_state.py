@@ -28,14 +28,14 @@ class Part(Generic[T]):
 def explanation(shown: Shown, k: int) -> Part[Explanation]:
     """The replay on screen, taken apart beside the page."""
     work = partial(_explain, shown.replayed.load, k, shown.curve.options)
-    return _part(jobs.run(uploads.EXPLAIN_JOB, _key(shown, k), f"{shown.source.name}, to explain it", work))
+    return part_of(jobs.run(uploads.EXPLAIN_JOB, _key(shown, k), f"{shown.source.name}, to explain it", work))
 
 
 def changes(shown: Shown, taken_apart: Explanation) -> Part[tuple[Change, ...]]:
     """The replay under single changes, each replayed beside the page."""
     work = partial(_change, shown.replayed.load, taken_apart)
     key = _key(shown, taken_apart.candidate_k)
-    return _part(jobs.run(uploads.CHANGES_JOB, key, "it with one thing changed at a time", work, unit="changes"))
+    return part_of(jobs.run(uploads.CHANGES_JOB, key, "it with one thing changed at a time", work, unit="changes"))
 
 
 def try_again() -> None:
@@ -44,17 +44,18 @@ def try_again() -> None:
         jobs.forget_cancelled(slot)
 
 
-def _key(shown: Shown, k: int) -> str:
-    return f"{shown.source.digest} {k} {shown.curve.options}"
-
-
-def _part(job: Job[T]) -> Part[T]:
+def part_of(job: Job[T]) -> Part[T]:
+    """What a job has come to."""
     try:
         return Part(job.result())
     except jobs.Cancelled:
         return Part(cancelled=True)
     except PolyKvError as bad:
         return Part(fault=str(bad))
+
+
+def _key(shown: Shown, k: int) -> str:
+    return f"{shown.source.digest} {k} {shown.curve.options}"
 
 
 def _explain(load: Load, k: int, options: ReplayOptions, on_query: OnQuery) -> Explanation:

@@ -1,6 +1,6 @@
 """The frame of an explanation: which k, the reasons in sentences, the statistics, and the file to take away."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,14 +34,14 @@ def draw_heading(shown: Shown) -> int:
     return k
 
 
-def draw_notices(part: Part[Any]) -> None:
-    """Why a part of the page is not there, if it is not and is not on its way either."""
+def draw_notices(part: Part[Any], again: Callable[[], None] = try_again) -> None:
+    """Why a part of the page is not there, if it is not and is not on its way either; `again` starts it anew."""
     if part.fault:
-        draw_fault("This replay could not be explained.", part.fault)
+        draw_fault("This could not be worked out.", part.fault)
     if part.cancelled:
         with st.container(border=True):
             st.warning("This was cancelled.", icon=":material/cancel:")
-            st.button("Work it out", key="explain_again", on_click=try_again, icon=":material/replay:")
+            st.button("Work it out", key="explain_again", on_click=again, icon=":material/replay:")
 
 
 def draw_reasons(explanation: Explanation, receipt: Receipt) -> None:

@@ -17,6 +17,7 @@ from pages.ui import jobs, memory
 from polykv_core import PolyKvError, heads_in
 
 REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB, VERIFY_JOB = "replay_job", "explain_job", "changes_job", "verify_job"
+SWEEP_JOB, SPLITS_JOB = "sweep_job", "splits_job"
 
 FIXTURE_KINDS = ["json", "gz", "safetensors", "npz"]
 LAST_GOOD = "last_good"
@@ -88,7 +89,7 @@ def draw() -> None:
 
 def clear() -> None:
     """Let the upload go, with everything that came of it."""
-    for slot in (REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB, VERIFY_JOB):
+    for slot in (REPLAY_JOB, EXPLAIN_JOB, CHANGES_JOB, VERIFY_JOB, SWEEP_JOB, SPLITS_JOB):
         jobs.forget(slot)
     for name in (_HELD, LAST_GOOD, SHOWN_DIGEST):
         st.session_state.pop(name, None)

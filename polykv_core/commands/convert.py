@@ -1,6 +1,7 @@
 """`polykv convert`: fixtures between the crate's JSON and compact files, both ways, to the last bit of float32."""
 
 import gzip
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +13,7 @@ from polykv_core.loading import heads_in
 from polykv_core.packs import Kind, Precision, fixture_json, pack_bytes
 from polykv_core.program import PASSED, show
 
-_KINDS: dict[str, Kind] = {".safetensors": "safetensors", ".npz": "npz"}
+KINDS: dict[str, Kind] = {".safetensors": "safetensors", ".npz": "npz"}
 
 
 @click.command()
@@ -32,11 +33,11 @@ def convert(fixtures: tuple[str, ...], out: str, precision: Precision) -> int:
     one. FIXTURE is any of these; FILE#HEAD is one head of a compact file, and FILE alone all of them.
     """
     keep("OUT", out, *(file_and_head(path)[0] for path in fixtures))
-    heads = _heads(fixtures)
-    kind = _KINDS.get(Path(out).suffix)
+    heads, about = _heads(fixtures)
+    kind = KINDS.get(Path(out).suffix)
     if kind is not None:
         with naming(out):
-            data = pack_bytes(heads, kind, precision)
+            data = pack_bytes(heads, kind, precision, about)
     elif len(heads) > 1:
         raise click.UsageError(f"{out} would hold one head and {len(heads)} are given; name one as FILE#HEAD")
     elif out.endswith((".json", ".json.gz")):
@@ -49,19 +50,22 @@ def convert(fixtures: tuple[str, ...], out: str, precision: Precision) -> int:
     return PASSED
 
 
-def _heads(paths: tuple[str, ...]) -> dict[str, CapturedReplayFixture]:
-    """Every head that is meant, by a name of its own: the one it has, else its file's."""
-    found: dict[str, Any] = {}
+def _heads(paths: tuple[str, ...]) -> tuple[dict[str, CapturedReplayFixture], dict[str, Mapping[str, Any]]]:
+    """Every head that is meant, by a name of its own: the one it has, else its file's; and what files say of them."""
+    found: dict[str, CapturedReplayFixture] = {}
+    about: dict[str, Mapping[str, Any]] = {}
     for path in paths:
         file, chosen = file_and_head(path)
         source = source_at(file)
         with naming(path):
-            names = [chosen] if chosen else [head.name for head in heads_in(source)]
+            told = {head.name: head.about for head in heads_in(source)}
+        names = [chosen] if chosen else list(told)
         for name, whole in [(name, f"{file}#{name}") for name in names] or [(_stem(file), file)]:
             if name in found:
                 raise click.UsageError(f"two heads are called {name}; convert them into files of their own")
             found[name] = fixture_at(whole)
-    return found
+            about[name] = told.get(name, {})
+    return found, about
 
 
 def _stem(path: str) -> str:

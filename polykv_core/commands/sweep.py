@@ -27,9 +27,7 @@ from polykv_core.terminal import complain
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--layers", metavar="L,L-L", callback=number_set, help="Only these layers: 0,10-15.  [default: all]"
-)
+@click.option("--layers", metavar="L,L-L", callback=number_set, help="Only these layers: 0,10-15.  [default: all]")
 @click.option("--heads", metavar="H,H-H", callback=number_set, help="Only these heads of each layer.  [default: all]")
 @click.option("--config", metavar="CONFIG.json", help="The ks, thresholds and options; single options override it.")
 @gate_options
@@ -37,15 +35,11 @@ from polykv_core.terminal import complain
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes here.  [default: one for each core]")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster instead, such as tcp://host:8786.")
 @click.option("--again", is_flag=True, help="Replay heads anew that an earlier sweep has done.")
-@click.option(
-    "--shared-tokens", metavar="N,N|auto", help="For one head: quality and bytes at other splits."
-)
+@click.option("--shared-tokens", metavar="N,N|auto", help="For one head: quality and bytes at other splits.")
 @click.option(
     "--json", "json_path", metavar="PATH", help="Write the verdict and each head there; - is standard output."
 )
-@click.option(
-    "--junit", metavar="PATH", help="Write a JUnit report there: a test case for each gate of each k."
-)
+@click.option("--junit", metavar="PATH", help="Write a JUnit report there: a test case for each gate of each k.")
 @click.option("--markdown", metavar="PATH", help="Write a summary there, fit for a pull request.")
 @click.option("--csv", metavar="PATH", help="Write every candidate of every head as a table there.")
 @click.option("--receipts", metavar="DIR", help="Write each head's receipt into this folder.")

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from polykv_core.arrays import Array, Float32, Int64
+from polykv_core.canonical import sha256_of
 from polykv_core.errors import FixtureError
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.packs.containers import npz_bytes, safetensors_bytes
@@ -26,14 +27,22 @@ def pack_bytes(
 ) -> bytes:
     """A compact file that holds fixtures by their names; float32 keeps every bit.
 
-    `about` may say more of a head (layer, captured scale); readers take it as data. Raises FixtureError for a number
-    that the precision cannot hold.
+    What heads have in common, such as the keys and values of a KV head, is stored once. `about` may say more of a head
+    (layer, captured scale); readers take it as data. Raises FixtureError for a number that the precision cannot hold.
     """
     arrays: dict[str, Array] = {}
+    stored: dict[tuple[object, ...], str] = {}
     heads = []
     for name, fixture in fixtures.items():
-        named = {f"{name}.{role}": array for role, array in _arrays(fixture).items()}
-        arrays |= {key: _narrowed(key, array, precision) for key, array in named.items()}
+        elsewhere: dict[str, str] = {}
+        for role, array in _arrays(fixture).items():
+            own = f"{name}.{role}"
+            narrow = _narrowed(own, array, precision)
+            place = stored.setdefault((narrow.dtype, narrow.shape, sha256_of(narrow.tobytes())), own)
+            if place == own:
+                arrays[own] = narrow
+            else:
+                elsewhere[role] = place
         heads.append(
             {
                 "name": name,
@@ -41,6 +50,7 @@ def pack_bytes(
                 "shared_tokens": fixture.shared_tokens,
                 "seed": fixture.seed,
                 "schema_version": fixture.schema_version,
+                **({"arrays": elsewhere} if elsewhere else {}),
                 **(about or {}).get(name, {}),
             }
         )

@@ -1,0 +1,173 @@
+"""The sweep: every head of the file on screen, one verdict for the model, a map, and the way to each head."""
+
+import io
+import shlex
+import zipfile
+from functools import partial
+
+import streamlit as st
+
+from pages.ui import (
+    controls,
+    downloads,
+    explained,
+    head_list,
+    head_map,
+    jobs,
+    notices,
+    split_curve,
+    state,
+    style,
+    sweeping,
+)
+from pages.ui.head_map import KINDS, METRICS
+from pages.ui.state import Shown
+from pages.ui.uploads import REPLAY_JOB, SPLITS_JOB, SWEEP_JOB
+from polykv_core import candidates_csv, command_line, receipt_stem, words
+from polykv_core.report import junit_xml
+from polykv_core.sweep.maps import maps
+from polykv_core.sweep.verdict import HeadVerdict, SweepVerdict, verdict
+from polykv_core.sweep_report import facts, headline, outcomes, sweep_json
+
+_ICONS = {
+    True: ":green[:material/check_circle:]",
+    False: ":red[:material/cancel:]",
+    None: ":orange[:material/warning:]",
+}
+
+
+def draw_verdict(judged: SweepVerdict) -> None:
+    """The one verdict, the worst head by name, and what the whole cache saves."""
+    total, passing = len(judged.heads), sum(head.passed for head in judged.heads)
+    told = {
+        True: f"PASSED: all {total} heads pass",
+        False: f"FAILED: {total - passing} of {total} heads fail",
+        None: f"NO VERDICT: {len(judged.errors)} of {total} heads have none",
+    }[judged.passed]
+    st.title(f"{_ICONS[judged.passed]} {told}", anchor=False)
+    _, _, worst = headline(judged).partition("; ")
+    if worst:
+        st.text(f"{worst[0].upper()}{worst[1:]}")
+    with st.container(key=style.LAST_CELL_BELOW):
+        st.table(
+            [{"Of the model": name, "": text} for name, text in facts(judged)],
+            border="horizontal",
+            hide_index=True,
+            alt="What the whole model saves",
+        )
+
+
+def draw_maps(judged: SweepVerdict) -> HeadVerdict | None:
+    """The maps of one number, and the head that was clicked on them."""
+    found = maps(judged)
+    if not found:
+        st.info("None of the heads says which layer it is of, so there is no map.", icon=":material/info:")
+        return None
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        kind = st.selectbox("Map", list(KINDS), format_func=KINDS.__getitem__, key="map_kind", width=320)
+        metric = st.selectbox(
+            "Metric",
+            METRICS,
+            format_func=lambda name: words.METRIC_BY_NAME[name].label,
+            key="map_metric",
+            width=220,
+            disabled=not head_map.needs_metric(kind),
+        )
+    st.caption("✓ passes, ✕ fails, ! has no verdict. Click a square to choose its head.")
+    clicked = None
+    for number, one in enumerate(found):
+        if len(found) > 1:
+            st.text(one.title)
+        shown = head_map.draw_map(one, kind, metric)
+        event = st.plotly_chart(
+            shown.figure,
+            key=f"head_map_{number}",
+            alt=shown.alt,
+            on_select="rerun",
+            selection_mode="points",
+            config={"displayModeBar": False},
+        )
+        points = event.selection.points
+        if points:
+            clicked = head_map.place_of(one, points[0]["point_index"])
+    return clicked
+
+
+def draw_splits(shown: Shown) -> None:
+    """The head on screen, with more or fewer of its rows shared."""
+    st.header("More or fewer shared tokens", anchor=False)
+    st.text(f"{shown.source.name}: what its quality costs in bytes when other numbers of its rows go to the pool.")
+    whose = f"{shown.source.digest} {shown.receipt.config} {shown.curve.options}"
+    if st.session_state.get("splits_of") != whose:
+        if not st.button("Work it out", key="work_out_splits", icon=":material/stacked_line_chart:"):
+            return
+        st.session_state["splits_of"] = whose
+    part = sweeping.splits(shown.replayed.load, whose, shown.receipt.config, shown.curve.options)
+    jobs.draw(SPLITS_JOB)
+    explained.draw_notices(part, sweeping.try_again)
+    if part.value is not None:
+        split_curve.draw(part.value, "output_cosine_mean")
+
+
+def draw_downloads(judged: SweepVerdict, file_name: str, shown: Shown) -> None:
+    """The verdict as files, and the command that gives the same."""
+    st.header("Take it away", anchor=False)
+    stem = receipt_stem(shown.receipt).rsplit("_", 2)[0]
+    receipts = [head.receipt for head in judged.heads if head.receipt is not None]
+    with st.container(horizontal=True):
+        downloads.draw("Verdict as JSON", partial(sweep_json, judged), f"{stem}_sweep.json", "download_sweep")
+        downloads.draw(
+            "Receipts as ZIP", partial(zipped, judged), f"{stem}_receipts.zip", "download_receipts", "application/zip"
+        )
+        downloads.draw(
+            "Candidates as CSV", partial(candidates_csv, receipts), f"{stem}_candidates.csv", "download_csv", "text/csv"
+        )
+        downloads.draw(
+            "JUnit report", lambda: junit_xml(outcomes(judged)), f"{stem}_junit.xml", "download_junit", "text/xml"
+        )
+    st.markdown("**The same from the command line**")
+    command = shlex.split(command_line(file_name, shown.receipt.config, "receipt.json", shown.curve.options))
+    swept = ["sweep" if part == "replay" else part for part in command if not part.startswith("--receipt=")]
+    st.code(shlex.join([*swept, "--receipts=receipts"]), language=None, wrap_lines=True)
+
+
+def zipped(judged: SweepVerdict) -> bytes:
+    """Every head's receipt in one archive."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, head in enumerate(judged.heads):
+            if head.receipt is not None:
+                archive.writestr(f"{number:04}_{receipt_stem(head.receipt)}.json", head.receipt.to_json())
+    return file.getvalue()
+
+
+choice = controls.choice()
+screen = state.screen(choice)
+jobs.draw(REPLAY_JOB)
+notices.draw(screen)
+if screen.shown is None:
+    st.stop()
+if len(sweeping.heads_of(choice)) < 2:
+    st.title("One head is on screen", anchor=False)
+    st.markdown(
+        "A sweep judges every head of a compact file. Choose the sample of 36 heads, or upload a `.safetensors` or "
+        "`.npz` file that holds several; `polykv capture` writes one from a model, `polykv convert` from JSON."
+    )
+    draw_splits(screen.shown)
+    st.stop()
+
+config = screen.shown.receipt.config
+part = sweeping.results(choice, config, screen.shown.curve.options)
+jobs.draw(SWEEP_JOB)
+explained.draw_notices(part, sweeping.try_again)
+if part.value is not None:
+    judged = verdict(part.value, config)
+    draw_verdict(judged)
+    st.header("The map", anchor=False)
+    clicked = draw_maps(judged)
+    st.header("Every head, worst first", anchor=False)
+    chosen = head_list.draw(judged.ranked) or clicked or judged.worst
+    if chosen is not None:
+        head_list.draw_chosen(chosen)
+    draw_downloads(judged, sweeping.file_name(choice), screen.shown)
+draw_splits(screen.shown)

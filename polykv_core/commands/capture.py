@@ -1,0 +1,104 @@
+"""`polykv capture`: heads of a Hugging Face model, on a text, into one compact file."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from polykv_core.capture.request import LOGITS, CaptureRequest
+from polykv_core.commands.convert import KINDS
+from polykv_core.commands.options import number_set
+from polykv_core.commands.shared import Facts, keep, lines, loaded, naming, write
+from polykv_core.errors import CaptureError
+from polykv_core.packs import Precision, pack_bytes
+from polykv_core.program import PASSED, show
+
+_MISSING = "capture needs torch and transformers; install them with: pip install 'polykv[capture]'"
+_DEFAULT = CaptureRequest()
+
+
+@click.command()
+@click.argument("model")
+@click.option("--text", required=True, metavar="FILE", help="What the model reads, in UTF-8.")
+@click.option("--out", required=True, metavar="FILE", help="A .safetensors or .npz file.")
+@click.option("--layers", metavar="L,L-L", callback=number_set, help="Only these layers: 0,10-15.  [default: all]")
+@click.option("--heads", metavar="H,H-H", callback=number_set, help="Only these query heads.  [default: all]")
+@click.option("--queries", type=int, default=_DEFAULT.queries, show_default=True, help="Queries of each head.")
+@click.option(
+    "--shared-tokens", type=int, default=_DEFAULT.shared_tokens, show_default=True, help="Tokens of the shared pool."
+)
+@click.option("--max-tokens", "most_tokens", type=int, metavar="N", help="Read no more of the text.  [default: all]")
+@click.option("--vocab", type=int, default=_DEFAULT.vocab, show_default=True, help="Tokens that logits are kept for.")
+@click.option(
+    "--logits",
+    type=click.Choice(LOGITS),
+    default=_DEFAULT.logits,
+    show_default=True,
+    help="local: those of the head's exact output alone. model: the whole model's.",
+)
+@click.option("--seed", type=int, default=_DEFAULT.seed, show_default=True, help="Of pool and shell, for every head.")
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="float32",
+    show_default=True,
+    help="Of the numbers in the file; only float32 keeps every bit.",
+)
+def capture(model: str, text: str, out: str, precision: Precision, **asked: Any) -> int:
+    """Run MODEL over a text and write what its attention heads saw into one file.
+
+    MODEL is a folder with .safetensors weights and their tokenizer, or a .gguf file, on this machine: nothing is
+    fetched from anywhere.
+    """
+    request = CaptureRequest(**asked)
+    kind = KINDS.get(Path(out).suffix)
+    if kind is None:
+        raise click.UsageError(f"{out} must end in .safetensors or .npz")
+    keep("--out", out, model, text)
+    words = loaded(text, _decoded)
+    # Read by the libraries as they are imported: no network, and no progress bars but ours.
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    try:
+        import polykv_core.capture.heads as heads  # torch takes seconds to import, and is an extra
+        from polykv_core.capture.model import load_checkpoint
+    except ImportError:
+        raise click.ClickException(_MISSING) from None
+    captured = heads.capture(load_checkpoint(model), words, request, _progress)
+    with naming(out):
+        data = pack_bytes(captured.fixtures, kind, precision, captured.about)
+    write(out, data)
+    show(f"{out}: {len(captured.fixtures)} heads, {len(data):,} bytes\n{lines(_facts(captured, request))}")
+    return PASSED
+
+
+def _facts(captured: Any, request: CaptureRequest) -> Facts:
+    rows = [len(query.keys) for fixture in captured.fixtures.values() for query in fixture.queries]
+    scales = sorted({about["scale"] for about in captured.about.values()})
+    return [
+        ("Text", f"{captured.tokens} tokens"),
+        (
+            "Queries",
+            f"{request.queries} a head, each with {min(rows)} to {max(rows)} rows, {request.shared_tokens} shared",
+        ),
+        ("Scale", ", ".join(f"{scale:.6g}" for scale in scales)),
+        ("Logits", request.logits),
+        ("Checked", f"outputs are within {captured.largest_difference:.1e} of attention recomputed from the rows"),
+    ]
+
+
+def _progress(done: int, total: int) -> None:
+    """On a terminal, how far it is."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r{done} of {total} layers" if done < total else "\r\033[K")
+        sys.stderr.flush()
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as bad:
+        raise CaptureError(
+            f"the text is not UTF-8: byte {bad.start} is {data[bad.start]:#04x}; save it as UTF-8"
+        ) from None
