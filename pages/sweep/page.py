@@ -17,7 +17,6 @@ from pages.ui import (
     notices,
     split_curve,
     state,
-    style,
     sweeping,
 )
 from pages.ui.head_map import KINDS, METRICS
@@ -29,6 +28,7 @@ from polykv_core.sweep.maps import maps
 from polykv_core.sweep.verdict import HeadVerdict, SweepVerdict, verdict
 from polykv_core.sweep_report import facts, headline, outcomes, sweep_json
 
+_SPLITS_OF = "splits_of"
 _ICONS = {
     True: ":green[:material/check_circle:]",
     False: ":red[:material/cancel:]",
@@ -48,13 +48,7 @@ def draw_verdict(judged: SweepVerdict) -> None:
     _, _, worst = headline(judged).partition("; ")
     if worst:
         st.text(f"{worst[0].upper()}{worst[1:]}")
-    with st.container(key=style.LAST_CELL_BELOW):
-        st.table(
-            [{"Of the model": name, "": text} for name, text in facts(judged)],
-            border="horizontal",
-            hide_index=True,
-            alt="What the whole model saves",
-        )
+    st.markdown("\n".join(f"- **{name}**: {text}" for name, text in facts(judged)))
 
 
 def draw_maps(judged: SweepVerdict) -> HeadVerdict | None:
@@ -93,15 +87,20 @@ def draw_maps(judged: SweepVerdict) -> HeadVerdict | None:
     return clicked
 
 
+def ask_splits(whose: str) -> None:
+    """From now on show the splits of this head."""
+    st.session_state[_SPLITS_OF] = whose
+
+
 def draw_splits(shown: Shown) -> None:
     """The head on screen, with more or fewer of its rows shared."""
     st.header("More or fewer shared tokens", anchor=False)
     st.text(f"{shown.source.name}: what its quality costs in bytes when other numbers of its rows go to the pool.")
     whose = f"{shown.source.digest} {shown.receipt.config} {shown.curve.options}"
-    if st.session_state.get("splits_of") != whose:
-        if not st.button("Work it out", key="work_out_splits", icon=":material/stacked_line_chart:"):
-            return
-        st.session_state["splits_of"] = whose
+    if st.session_state.get(_SPLITS_OF) != whose:
+        icon = ":material/stacked_line_chart:"
+        st.button("Work it out", key="work_out_splits", icon=icon, on_click=ask_splits, args=(whose,))
+        return
     part = sweeping.splits(shown.replayed.load, whose, shown.receipt.config, shown.curve.options)
     jobs.draw(SPLITS_JOB)
     explained.draw_notices(part, sweeping.try_again)

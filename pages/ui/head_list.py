@@ -28,7 +28,7 @@ def draw(ranked: Sequence[HeadVerdict]) -> HeadVerdict | None:
         key="sweep_list",
         column_config={
             "Margin (%)": st.column_config.NumberColumn(
-                help="Of the worst gate's threshold; negative fails.", format="%.1f"
+                help="Of the worst gate's threshold; negative fails.", format="%.4g"
             ),
             **{_heading(gate.metric): st.column_config.NumberColumn(format="%.5g") for gate in GATES},
         },

@@ -13,6 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from polykv_core import words
+from polykv_core.arrays import Array, Float64
 from polykv_core.explain import ALONE
 from polykv_core.gates import GATES
 from polykv_core.ladder import STAGE_WORDS
@@ -34,8 +35,7 @@ _ROW, _COLUMN = 44, 64
 _LEAST_ROW, _LEAST_COLUMN = 16, 18
 _MOST_HEIGHT, _MOST_WIDTH = 900, 1000
 _ROOM_FOR_NUMBERS, _ROOM_FOR_A_TICK = 52, 24  # pixels of a column
-_DARK_SIDE, _DARK_SHADE = 0.55, 0.5  # from where on a colour wants white letters
-_NO_NUMBER = "#888888"
+_TIMES_FROM, _MOST_TIMES = 9.995, 999.0  # margins, as shares of a threshold
 _MARGIN_SHOWN = 1.0  # beyond a threshold's own size, colours no longer change
 
 
@@ -64,6 +64,9 @@ def draw_map(found: HeadMap, kind: str, metric: str) -> Shown:
     colours = {
         "type": "heatmap",
         "z": np.where(np.isfinite(grid), grid, np.nan),
+        "text": _texts(found, grid, kind, width),
+        "texttemplate": "%{text}",  # Plotly chooses black or white for each square
+        "textfont": {"size": 11},
         "xgap": 2,
         "ygap": 2,
         "hoverinfo": "skip",
@@ -72,12 +75,10 @@ def draw_map(found: HeadMap, kind: str, metric: str) -> Shown:
     }
     marks = {
         "type": "scatter",
-        "mode": "markers+text",
+        "mode": "markers",
         "x": columns.tolist(),
         "y": rows.tolist(),
         "marker": {"symbol": "square", "size": min(height, width), "color": "rgba(0,0,0,0)"},
-        "text": [_text(head, value, kind, width) for head, value in zip(heads, values, strict=True)],
-        "textfont": {"size": 11, "color": [_ink(value, kind, scale) for value in values]},
         "customdata": [_told(head, value, label) for head, value in zip(heads, values, strict=True)],
         "hovertemplate": "%{customdata}<extra></extra>",
         "selected": {"marker": {"opacity": 1.0}},
@@ -136,27 +137,32 @@ def _scale(kind: str, values: Sequence[float]) -> dict[str, Any]:
     return {"colorscale": _SHADES, "zmin": low, "zmax": high if high > low else low + 1.0}
 
 
-def _ink(value: float, kind: str, scale: dict[str, Any]) -> str:
-    """Black on what is light, white on what is dark."""
-    if not math.isfinite(value):
-        return _NO_NUMBER
-    if kind == MARGIN:
-        return "#ffffff" if abs(value) > _DARK_SIDE * _MARGIN_SHOWN else "#000000"
-    return "#ffffff" if (value - scale["zmin"]) / (scale["zmax"] - scale["zmin"]) < _DARK_SHADE else "#000000"
+def _texts(found: HeadMap, grid: Float64[Array, "layer head"], kind: str, width: int) -> list[list[str]]:
+    """A mark for each verdict, and the number where there is room; nothing where there is no head."""
+    texts = []
+    for layer, values in zip(found.layers, grid.tolist(), strict=True):
+        heads = [found.heads.get((layer, index)) for index in found.head_indices]
+        texts.append(
+            [_text(head, value, kind, width) if head else "" for head, value in zip(heads, values, strict=True)]
+        )
+    return texts
 
 
-def _text(head: HeadVerdict, value: float, kind: str, column: int) -> str:
-    """A mark for the verdict, and the number where there is room."""
+def _text(head: HeadVerdict, value: float, kind: str, width: int) -> str:
     mark = "!" if head.receipt is None else "✓" if head.passed else "✕"
-    if column < _ROOM_FOR_NUMBERS:
-        return mark
-    return f"{mark}<br>{_number(value, kind)}"
+    return mark if width < _ROOM_FOR_NUMBERS else f"{mark}<br>{_number(value, kind)}"
 
 
 def _number(value: float, kind: str) -> str:
+    """A number in five letters or so; the whole of it is told beside the pointer."""
     if not math.isfinite(value):
         return "none"
-    return f"{100 * value:+.0f} %" if kind == MARGIN else words.number(value, 3)
+    if kind != MARGIN:
+        return words.number(value, 3)
+    if abs(value) < _TIMES_FROM:
+        return f"{100 * value:+.0f}%"
+    beyond = f"{'<-' if value < 0 else '>'}{_MOST_TIMES:.0f}"
+    return words.unbroken(f"{beyond if abs(value) > _MOST_TIMES else f'{value:+.0f}'}\N{MULTIPLICATION SIGN}")
 
 
 def _told(head: HeadVerdict, value: float, label: str) -> str:

@@ -52,6 +52,12 @@ SAMPLES = (
         "does, so nearly all attention falls on one row: eight rows do as well as all, and a larger k does not help.",
     ),
     Sample(
+        "smollm2_4x9.safetensors",
+        "SmolLM2-135M, 4 layers of 9 heads",
+        "36 heads of a real language model in one compact file, captured by polykv capture. The Sweep page judges all "
+        "of them.",
+    ),
+    Sample(
         "smollm2_l0_h0_model.json.gz",
         "SmolLM2-135M, layer 0, head 0",
         "A head of a real language model, held against the logits of the whole model. One head alone does not give "

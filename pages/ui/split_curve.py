@@ -26,11 +26,12 @@ def chart(curve: Sequence[Split], metric: str) -> tuple[go.Figure, str]:
     traces: list[dict[str, Any]] = [
         {
             "type": "scatter",
-            "mode": "lines",
-            "name": "no other split has as few bytes and as good a cosine",
+            "mode": "lines+markers",
+            "name": "unbeaten: no other split has as few bytes and as good a cosine",
             "x": [split.bytes_per_token for split in best],
             "y": [getattr(split.metrics, metric) for split in best],
             "line": {"color": _LINE, "width": 2},
+            "marker": {"symbol": "circle-open", "size": 20, "line": {"width": 2.5}},
             "hoverinfo": "skip",
         }
     ]
