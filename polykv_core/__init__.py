@@ -25,7 +25,15 @@ from polykv_core.errors import (
 )
 from polykv_core.explain import Explanation, Stage, explain
 from polykv_core.explained import explanation_dict, explanation_json
-from polykv_core.exports import candidates_csv, command_line, curve_csv, explain_command_line, file_stem, receipt_stem
+from polykv_core.exports import (
+    candidates_csv,
+    command_line,
+    curve_csv,
+    explain_command_line,
+    file_stem,
+    receipt_stem,
+    receipts_zip,
+)
 from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery, FixtureFacts
 from polykv_core.gates import GATES, CandidateReplayMetrics, Gate, GateVerdict, gates_off, verdicts
 from polykv_core.health import Finding, check_fixture, replay_findings
@@ -156,6 +164,7 @@ __all__ = [
     "reasons",
     "receipt_fields",
     "receipt_stem",
+    "receipts_zip",
     "relative_config",
     "replay_findings",
     "run_captured_model_replay",

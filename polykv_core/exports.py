@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import shlex
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 
 from polykv_core.config import THRESHOLDS, CapturedReplayConfig
@@ -70,6 +71,15 @@ def receipt_stem(receipt: CapturedReplayReceipt) -> str:
     """A name for files about a receipt, without their ending; another for another fixture or other options."""
     stem = file_stem(receipt.model_id, receipt.passed, receipt.fixture_digest or receipt.digest or "")
     return f"{stem}_with_options" if receipt.departures else stem
+
+
+def receipts_zip(receipts: Sequence[CapturedReplayReceipt]) -> bytes:
+    """A ZIP archive of receipts, in their order; the same bytes for the same receipts."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, receipt in enumerate(receipts):
+            archive.writestr(zipfile.ZipInfo(f"{number:04}_{receipt_stem(receipt)}.json"), receipt.to_json().encode())
+    return file.getvalue()
 
 
 def _command(name: str, fixture: str, *options: str) -> str:

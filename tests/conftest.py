@@ -36,6 +36,7 @@ def own_history(monkeypatch, tmp_path_factory):
     """A history of the test's own, not there yet: no test reads or writes that of whoever runs it."""
     path = tmp_path_factory.getbasetemp() / f"history-{next(_HISTORIES)}.sqlite"
     monkeypatch.setenv("POLYKV_STORE", str(path))
+    monkeypatch.setenv("POLYKV_SWEEPS", str(path.with_suffix(".sweeps")))
     return path
 
 

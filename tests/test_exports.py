@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+import zipfile
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,7 @@ from polykv_core import (
     load_fixture,
     measure,
     receipt_stem,
+    receipts_zip,
     run_captured_model_replay,
 )
 
@@ -228,3 +230,14 @@ def test_a_receipt_s_files_are_named_by_its_fixture(passed):
     assert receipt_stem(receipt) == stem
     apart = judge(replace(MEASUREMENT, options=ReplayOptions(query_coding="exact")), config)
     assert receipt_stem(apart) == f"{stem}_with_options"
+
+
+def test_an_archive_holds_every_receipt_byte_for_byte():
+    """In their order; two of one name are both there, and the same receipts make the same archive."""
+    receipts = [judge(MEASUREMENT, CONFIG), judge(MEASUREMENT, CONFIG), judge(MEASUREMENT, CapturedReplayConfig((2,)))]
+    data = receipts_zip(receipts)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = archive.namelist()
+        assert names == sorted(set(names))
+        assert [archive.read(name) for name in names] == [receipt.to_json().encode() for receipt in receipts]
+    assert receipts_zip(receipts) == data

@@ -1,8 +1,6 @@
 """The sweep: every head of the file on screen, one verdict for the model, a map, and the way to each head."""
 
-import io
 import shlex
-import zipfile
 from functools import partial
 
 import streamlit as st
@@ -22,7 +20,7 @@ from pages.ui import (
 from pages.ui.head_map import KINDS, METRICS
 from pages.ui.state import Shown
 from pages.ui.uploads import REPLAY_JOB, SPLITS_JOB, SWEEP_JOB
-from polykv_core import candidates_csv, command_line, receipt_stem, words
+from polykv_core import candidates_csv, command_line, receipt_stem, receipts_zip, words
 from polykv_core.report import junit_xml
 from polykv_core.sweep.maps import maps
 from polykv_core.sweep.verdict import HeadVerdict, SweepVerdict, verdict
@@ -116,7 +114,11 @@ def draw_downloads(judged: SweepVerdict, file_name: str, shown: Shown) -> None:
     with st.container(horizontal=True):
         downloads.draw("Verdict as JSON", partial(sweep_json, judged), f"{stem}_sweep.json", "download_sweep")
         downloads.draw(
-            "Receipts as ZIP", partial(zipped, judged), f"{stem}_receipts.zip", "download_receipts", "application/zip"
+            "Receipts as ZIP",
+            partial(receipts_zip, receipts),
+            f"{stem}_receipts.zip",
+            "download_receipts",
+            "application/zip",
         )
         downloads.draw(
             "Candidates as CSV", partial(candidates_csv, receipts), f"{stem}_candidates.csv", "download_csv", "text/csv"
@@ -128,16 +130,6 @@ def draw_downloads(judged: SweepVerdict, file_name: str, shown: Shown) -> None:
     command = shlex.split(command_line(file_name, shown.receipt.config, "receipt.json", shown.curve.options))
     swept = ["sweep" if part == "replay" else part for part in command if not part.startswith("--receipt=")]
     st.code(shlex.join([*swept, "--receipts=receipts"]), language=None, wrap_lines=True)
-
-
-def zipped(judged: SweepVerdict) -> bytes:
-    """Every head's receipt in one archive."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number, head in enumerate(judged.heads):
-            if head.receipt is not None:
-                archive.writestr(f"{number:04}_{receipt_stem(head.receipt)}.json", head.receipt.to_json())
-    return file.getvalue()
 
 
 choice = controls.choice()

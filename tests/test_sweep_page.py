@@ -1,0 +1,171 @@
+"""The sweep page: one verdict over all heads, a map, a ranked list, the way to a head, and splits of one."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dashboard import markdown, set_gates, texts, upload, verdict
+from sweeping import head, pack
+
+from pages.ui import head_map, jobs, sweeping, uploads
+from polykv_core import CapturedReplayConfig
+from polykv_core.explain import ALONE
+from polykv_core.packs import pack_bytes
+from polykv_core.sweep.items import sweep_items
+from polykv_core.sweep.maps import maps
+from polykv_core.sweep.run import run
+from polykv_core.sweep.verdict import verdict as judged
+from polykv_core.sweep.work import SweepRequest
+
+OPEN = {
+    "min_output_cosine": -1.0,
+    "max_output_mse": 100.0,
+    "max_kl_divergence": 100.0,
+    "max_ppl_delta": 1000.0,
+    "min_top1_agreement": 0.0,
+}
+
+
+@pytest.fixture
+def swept(app, tmp_path):
+    """The sweep page over an uploaded file of two layers of three heads, at ks 2 and 6."""
+    app.text_input("candidate_ks").set_value("2, 6").run()
+    upload(app, pack(tmp_path).read_bytes(), "heads.safetensors")
+    app.switch_page("pages/sweep/page.py").run()
+    assert not app.exception
+    return app
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often the page had heads replayed."""
+    calls, real = [], sweeping.run
+
+    def counting(items, request, **others):
+        calls.append(request)
+        return real(items, request, **others)
+
+    monkeypatch.setattr(sweeping, "run", counting)
+    return calls
+
+
+def test_the_model_has_one_verdict_and_its_worst_head_is_named(swept):
+    """With what the whole cache takes and saves."""
+    set_gates(swept, **(OPEN | {"min_output_cosine": 1.0}))
+    assert verdict(swept) == "FAILED: 6 of 6 heads fail"
+    assert any(text.startswith("Worst: Output cosine of heads.safetensors#L") for text in texts(swept))
+    told = markdown(swept)
+    assert "**Heads**: 0 of 6 pass (0 %) in 2 layers" in told
+    assert "**Bytes per token**: " in told
+    assert "of fp16" in told
+
+
+def test_a_moved_gate_judges_again_and_replays_nothing(swept, counted):
+    """Other ks are another measurement."""
+    set_gates(swept, **OPEN)
+    assert verdict(swept) == "PASSED: all 6 heads pass"
+    assert counted == []
+    swept.text_input("candidate_ks").set_value("2, 5").run()
+    assert [request.candidate_ks for request in counted] == [(2, 5)]
+    assert verdict(swept) == "PASSED: all 6 heads pass"
+
+
+def test_every_number_has_its_map(swept):
+    """Each kind, and each metric of those that are of one."""
+    swept.switch_page("pages/sweep/page.py").run()
+    for kind in head_map.KINDS:
+        swept.selectbox("map_kind").select(kind).run()
+        assert not swept.exception
+        figure = json.loads(swept.get("plotly_chart")[0].proto.spec)
+        assert [trace["type"] for trace in figure["data"]] == ["heatmap", "scatter"]
+        assert swept.selectbox("map_metric").disabled == (not head_map.needs_metric(kind))
+
+
+def test_the_list_is_worst_first_and_opens_the_worst_head(swept):
+    """Its buttons put the head on screen on the other pages."""
+    set_gates(swept, **(OPEN | {"min_output_cosine": 1.0}))
+    table = swept.dataframe[0].value
+    margins = table["Margin (%)"].tolist()
+    assert margins == sorted(margins)
+    worst = table["Head"].iloc[0]
+    swept.button("sweep_pages/replay/page.py").click().run()
+    assert swept.selectbox("head").value == worst
+    swept.switch_page("pages/replay/page.py").run()
+    assert swept.session_state[uploads.LAST_GOOD].source.file_name == f"heads.safetensors#{worst}"
+
+
+def test_a_head_at_other_splits_is_worked_out_when_asked_for(swept):
+    """One point a split, the numbers behind it in a table."""
+    assert "Output cosine against bytes" not in json.dumps([chart.proto.spec for chart in swept.get("plotly_chart")])
+    swept.button("work_out_splits").click().run()
+    assert not swept.exception
+    figure = json.loads(swept.get("plotly_chart")[-1].proto.spec)
+    assert figure["layout"]["title"]["text"] == "Output cosine against bytes"
+    points = sum(len(trace["x"]) for trace in figure["data"][1:])
+    assert points == len(swept.table[-1].value)
+
+
+def test_a_file_of_one_head_says_what_a_sweep_takes(app):
+    """And offers that head's splits."""
+    app.switch_page("pages/sweep/page.py").run()
+    assert app.title[0].value == "One head is on screen"
+    assert "polykv capture" in markdown(app)
+    assert app.button("work_out_splits")
+
+
+def test_a_head_without_a_verdict_does_not_stop_the_others(app):
+    """It is told, and ranked first; the model then has no verdict."""
+    good, bad = head(0, 0), head(0, 1)
+    queries = tuple(replace(query, keys=np.zeros_like(query.keys)) for query in bad.queries)
+    upload(app, pack_bytes({"L0_H0": good, "L0_H1": replace(bad, queries=queries)}), "one_bad.safetensors")
+    app.switch_page("pages/sweep/page.py").run()
+    assert verdict(app) == "NO VERDICT: 1 of 2 heads have none"
+    assert app.dataframe[0].value["Head"].iloc[0] == "L0_H1"
+    assert any("is all zeros" in text for text in texts(app))
+
+
+def test_a_cancelled_sweep_can_be_started_again(swept, monkeypatch):
+    """The page says that it was cancelled, and offers to go on."""
+    job = swept.session_state[uploads.SWEEP_JOB]
+    monkeypatch.setattr(type(job), "result", cancelled)
+    swept.run()
+    assert "This was cancelled." in [warning.value for warning in swept.warning]
+    monkeypatch.undo()
+
+
+def cancelled(_job):
+    """As a cancelled job answers."""
+    raise jobs.Cancelled("The work was cancelled")
+
+
+def verdict_over(path, config):
+    """The sweep of a file, judged."""
+    return judged(list(run(sweep_items([path]), SweepRequest(config.candidate_ks))), config)
+
+
+def test_the_map_marks_and_tells_every_head(tmp_path):
+    """A mark on each square, its number beside the pointer, the whole of it in words for those who see no map."""
+    found = verdict_over(pack(tmp_path), CapturedReplayConfig((2, 6), **OPEN))
+    (whole,) = maps(found)
+    for kind in (head_map.MARGIN, head_map.SMALLEST_K, head_map.METRIC, *ALONE):
+        shown = head_map.draw_map(whole, kind, "kl_divergence_mean")
+        colours, marks = shown.figure.data
+        assert all(text.startswith("✓") for row in colours.text for text in row)
+        assert [told.split("</b>")[0] for told in marks.customdata] == [
+            f"<b>Layer {layer}, head {index}" for layer in (0, 1) for index in (0, 1, 2)
+        ]
+        assert "A map of 2 layers by 3 heads, 6 of 6 pass" in shown.alt
+    assert head_map.place_of(whole, 4).item.head == "L1_H1"
+
+
+def test_a_map_with_holes_has_no_mark_there(tmp_path):
+    """A layer that was captured without one of the heads."""
+    fixtures = {"L0_H0": head(0, 0), "L0_H1": head(0, 1), "L3_H0": head(3, 0)}
+    path = tmp_path / "holes.npz"
+    path.write_bytes(pack_bytes(fixtures, "npz"))
+    (whole,) = maps(verdict_over(path, CapturedReplayConfig((2,), **OPEN)))
+    colours, marks = head_map.draw_map(whole, head_map.MARGIN, "").figure.data
+    assert [bool(text) for row in colours.text for text in row] == [True, True, True, False]
+    assert len(marks.x) == 3
+    assert head_map.place_of(whole, 2).item.head == "L3_H0"
