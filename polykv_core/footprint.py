@@ -19,8 +19,8 @@ _KEY_AND_VALUE = 2
 class TierFootprint:
     """One tier of one head: its tokens, the bytes of their keys and values, and of the tables beside them.
 
-    A model has one pool with one seed, so that all its heads share the tables: FibQuant's codebook. What is drawn from a
-    seed (rotations, TurboQuant's sketch) costs the seed alone.
+    A model has one pool with one seed, so that all its heads share the tables: FibQuant's codebook. What is drawn from
+    a seed (rotations, TurboQuant's sketch) costs the seed alone.
     """
 
     tokens: int

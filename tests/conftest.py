@@ -19,7 +19,7 @@ settings.load_profile("deterministic")
 
 
 def pytest_sessionfinish(session):
-    """Where POLYKV_SKIP_NOTHING is set, everything is there that a test may need, and one that is skipped has failed."""
+    """Where POLYKV_SKIP_NOTHING is set, whatever a test may need is there, and one that is skipped has failed."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if skipped and os.environ.get("POLYKV_SKIP_NOTHING"):

@@ -129,6 +129,34 @@ def test_codes_decode_to_float32_rows_and_score_to_float32(codec, rows, seed):
 
 
 @every_codec
+@given(rows=batches(), others=batches(), seed=seeds)
+def test_the_wire_form_tells_codes_apart(codec, rows, others, seed):
+    """As many bytes for every row, none left out and none too many: equal bytes are equal codes, and the reverse."""
+    assume(rows.shape == others.shape)
+    coder = coder_for(codec, rows, seed)
+    coder_for(codec, others, seed)
+    codes, wire = zip(
+        *[(coder.encode(batch), coder.wire(coder.encode(batch))) for batch in (rows, others)], strict=True
+    )
+    assert [part.dtype for part in wire] == [np.uint8, np.uint8]
+    assert wire[0].shape == wire[1].shape
+    for one in range(len(rows)):
+        for other in range(len(rows)):
+            alike = same(take(codes[0], [one]), take(codes[1], [other]))
+            assert alike == (wire[0][one].tobytes() == wire[1][other].tobytes())
+    assert coder.wire(take(codes[0], slice(0, 0))).shape == (0, wire[0].shape[1])
+
+
+@every_codec
+@pytest.mark.parametrize("dim", DIMS)
+def test_tables_are_counted_in_whole_bytes(codec, dim):
+    """What a cache stores beside its rows does not depend on the seed."""
+    sizes = [codec.coder(dim, seed).table_bytes for seed in (0, 7)]
+    assert sizes[0] == sizes[1] >= 0
+    assert type(sizes[0]) is int
+
+
+@every_codec
 @pytest.mark.parametrize("dim", DIMS)
 def test_a_zero_query_scores_zero(codec, dim):
     """No row is preferred by a query of zeros."""
@@ -259,6 +287,23 @@ def test_the_wire_form_holds_every_index(words, draw):
         number = int.from_bytes(wire.tobytes(), "little")
         assert number == sum(index << codec.index_bits * at for at, index in enumerate(row))
         assert len(wire) == -(-codec.index_bits * len(row) // 8)
+
+
+@given(bits=st.integers(2, 16), projections=st.integers(1, 70), draw=st.integers(0, 99))
+def test_the_wire_form_of_the_shell_holds_radii_angles_and_signs(bits, projections, draw):
+    """Read back: the radii as float32, bits - 1 for each angle, a bit for each sign, each part from a whole byte on."""
+    coder = TurboQuant(bits, projections).coder(12, 3)
+    codes = coder.encode(gaussian(4, 12, draw=draw))
+    wire = coder.wire(codes)
+    ends = np.cumsum([24, -(-6 * (bits - 1) // 8), -(-projections // 8)])
+    assert wire.shape == (4, ends[-1])
+    radii, angles, signs = (np.ascontiguousarray(part) for part in np.split(wire, ends[:-1], axis=1))
+    np.testing.assert_array_equal(radii.view("<f4"), codes.radii)
+    for row, part in zip(codes.angles.tolist(), angles, strict=True):
+        number = int.from_bytes(part.tobytes(), "little")
+        assert number == sum(angle << (bits - 1) * at for at, angle in enumerate(row))
+    unpacked = np.unpackbits(signs, axis=1, count=projections, bitorder="little")
+    np.testing.assert_array_equal(unpacked * 2 - 1.0, codes.signs)
 
 
 def _fib_codes(indices):

@@ -19,6 +19,7 @@ threads. To add a codec: one file beside this one, and one line in CODECS. Every
 contract by tests/test_codec_contract.py.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -88,10 +89,12 @@ def take(codes: Codes, tokens: Any) -> Codes:
 def packed_bits(indices: UInt16[Array, "t n"], bits: int) -> UInt8[Array, "t bytes"]:
     """Indices of so many bits each, one after the other, lowest bit first; a row ends on a whole byte, with zeros."""
     single = indices[..., None] >> np.arange(bits, dtype=np.uint16) & np.uint16(1)
-    return np.packbits(single.astype(np.uint8).reshape(len(indices), -1), axis=-1, bitorder="little")
+    return np.packbits(
+        single.astype(np.uint8).reshape(len(indices), indices.shape[1] * bits), axis=-1, bitorder="little"
+    )
 
 
 def as_bytes(numbers: Array) -> UInt8[Array, "t bytes"]:
     """Each row's numbers as little-endian bytes."""
-    rows = np.ascontiguousarray(numbers.reshape(len(numbers), -1))
+    rows = np.ascontiguousarray(numbers.reshape(len(numbers), math.prod(numbers.shape[1:])))
     return rows.astype(rows.dtype.newbyteorder("<"), copy=False).view(np.uint8)

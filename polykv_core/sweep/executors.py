@@ -17,6 +17,7 @@ _MOST_WORKERS = 4096
 _PATIENCE = 10.0
 # Seconds after which a cluster without any worker is given up; clusters that grow by themselves take a while to do so.
 _PATIENCE_WITHOUT_WORKERS = 120.0
+_ASK_EVERY = 5.0
 
 _check = Checks(SweepError)
 
@@ -96,12 +97,15 @@ class _Watch:
         """Of a connected client."""
         self._client = client
         self._address = address
-        self._seen = time.monotonic()
+        self._seen = self._looked = time.monotonic()
 
     def check(self) -> None:
-        """Raise SweepError once there was none for long."""
+        """Raise SweepError once there was none for long; the scheduler is asked now and then."""
         now = time.monotonic()
-        if self._client.scheduler_info()["workers"]:
+        if now - self._looked < _ASK_EVERY:
+            return
+        self._looked = now
+        if self._client.nthreads():
             self._seen = now
         elif now - self._seen > _PATIENCE_WITHOUT_WORKERS:
             raise SweepError(

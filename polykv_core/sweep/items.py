@@ -67,6 +67,7 @@ def sweep_items(
 def _items(path: str, label: str) -> list[SweepItem]:
     """The heads of one file."""
     try:
+        _check_file(path)
         found = heads_in(path)
         if found:
             return [_of_pack(path, label, head) for head in found]
@@ -75,6 +76,14 @@ def _items(path: str, label: str) -> list[SweepItem]:
         return [SweepItem(path, None, label, fault=told(bad))]
     layer, head = _place(model_id)
     return [SweepItem(path, None, label, model_id, layer, head)]
+
+
+def _check_file(path: str) -> None:
+    """Raise OSError or SweepError for what cannot be opened again for each head, maybe by another process."""
+    if not os.path.exists(path) or os.path.isfile(path) or os.path.isdir(path):
+        Path(path).open("rb").close()
+    else:
+        raise SweepError("it is a pipe or a device, and a sweep reads its files again and again; give a file")
 
 
 def _of_pack(path: str, label: str, head: Head) -> SweepItem:

@@ -104,11 +104,8 @@ class _Sweep:
         waiting = deque(tasks)
         while (waiting or self.alone or self.out) and not should_stop():
             self._hand_out(waiting)
-            done, _ = wait(self.out, _LOOK_EVERY, FIRST_COMPLETED)
-            if not done:
-                self.crew.check()
             # All are kept before anybody hears of one: whoever hears of it may take long, or not come back.
-            yield from [result for future in done if (result := self._taken(future)) is not None]
+            yield from self._finished()
 
     def end(self) -> None:
         """End the workers; what was finished but not asked for any more is kept."""
@@ -125,6 +122,16 @@ class _Sweep:
             self._submit(waiting.popleft())
         if self.alone and not self.out:
             self._submit(self.alone.popleft())
+
+    def _finished(self) -> list[HeadResult]:
+        """What was done by now, or soon is.
+
+        No future of it is left behind here: a cluster does a head again if its worker dies while somebody holds that.
+        """
+        done, _ = wait(self.out, _LOOK_EVERY, FIRST_COMPLETED)
+        if not done:
+            self.crew.check()
+        return [result for future in done if (result := self._taken(future)) is not None]
 
     def _submit(self, task: _Task) -> None:
         self.out[self.crew.executor.submit(self.work, task.item, self.request, task.source)] = task

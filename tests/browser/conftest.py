@@ -44,7 +44,12 @@ def dashboard_url(served_history):
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "POLYKV_STORE": str(served_history)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "POLYKV_STORE": str(served_history),
+            "POLYKV_SWEEPS": str(served_history.with_name("sweeps")),
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

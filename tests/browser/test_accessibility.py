@@ -47,6 +47,17 @@ def test_axe_finds_no_serious_fault(visit, dashboard_url, path, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_on_the_sweep_page(visit, scheme):
+    """With the map, the list, and the splits of a head."""
+    page = visit("?sample=smollm2_4x9.safetensors", color_scheme=scheme)
+    go_to(page, "Sweep")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("of 36 heads fail")
+    page.get_by_role("button", name="Work it out").click()
+    expect(page.get_by_text("The numbers behind the chart")).to_be_visible()
+    assert faults_with_everything_open(page) == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault_on_the_verify_page(visit, tmp_path, scheme):
     """Empty, with a receipt that holds, and with one that does not, whose differences are a table."""
     page = visit(f"?sample={SYNTHETIC.name}", color_scheme=scheme)
