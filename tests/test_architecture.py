@@ -85,6 +85,7 @@ ORDER = [
     "k_curve",
     "sweep",
     "sweep.faults",
+    "sweep.folder",
     "sweep.items",
     "sweep.losses",
     "sweep.sources",

@@ -8,7 +8,7 @@ import pytest
 
 from polykv_core.codecs import kept_codebooks
 from polykv_core.codecs.codebook import train_codebook
-from polykv_core.codecs.kept_codebooks import codebook_of, keep_codebooks
+from polykv_core.codecs.kept_codebooks import codebook_of, codebooks_in
 
 ASKED = (16, 4, 32, 7)
 TRAINED = train_codebook(*ASKED)
@@ -17,9 +17,8 @@ TRAINED = train_codebook(*ASKED)
 @pytest.fixture
 def folder(tmp_path):
     """A folder that codebooks are kept in."""
-    keep_codebooks(tmp_path / "codebooks")
-    yield tmp_path / "codebooks"
-    keep_codebooks(None)
+    with codebooks_in(tmp_path / "codebooks"):
+        yield tmp_path / "codebooks"
 
 
 @pytest.fixture
@@ -92,11 +91,8 @@ def test_a_damaged_file_is_trained_anew_and_replaced(folder, trainings, damage):
 def test_a_folder_that_cannot_be_used_costs_a_training(tmp_path, trainings):
     """A file stands where the folder should be."""
     (tmp_path / "codebooks").write_text("in the way")
-    keep_codebooks(tmp_path / "codebooks")
-    try:
+    with codebooks_in(tmp_path / "codebooks"):
         assert same(codebook_of(*ASKED), TRAINED)
-    finally:
-        keep_codebooks(None)
     assert trainings == [ASKED]
 
 
@@ -112,9 +108,9 @@ def test_the_oldest_ones_make_room(folder, monkeypatch):
 def test_several_processes_may_share_a_folder(folder):
     """Each gets the same codebooks, whoever trained them, and leaves whole files only."""
     program = f"""
-from polykv_core.codecs.kept_codebooks import codebook_of, keep_codebooks
-keep_codebooks({str(folder)!r})
-print([codebook_of(16, 4, 32, seed).codewords.tobytes().hex() for seed in range(12)])
+from polykv_core.codecs.kept_codebooks import codebook_of, codebooks_in
+with codebooks_in({str(folder)!r}):
+    print([codebook_of(16, 4, 32, seed).codewords.tobytes().hex() for seed in range(12)])
 """
     runs = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(3)]
     printed = {run.communicate()[0] for run in runs}

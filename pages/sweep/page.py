@@ -111,21 +111,15 @@ def draw_downloads(judged: SweepVerdict, file_name: str, shown: Shown) -> None:
     st.header("Take it away", anchor=False)
     stem = receipt_stem(shown.receipt).rsplit("_", 2)[0]
     receipts = [head.receipt for head in judged.heads if head.receipt is not None]
+    files = (
+        ("Verdict as JSON", partial(sweep_json, judged), "sweep.json", "application/json"),
+        ("Receipts as ZIP", partial(receipts_zip, receipts), "receipts.zip", "application/zip"),
+        ("Candidates as CSV", partial(candidates_csv, receipts), "candidates.csv", "text/csv"),
+        ("JUnit report", partial(junit_xml, outcomes(judged)), "junit.xml", "text/xml"),
+    )
     with st.container(horizontal=True):
-        downloads.draw("Verdict as JSON", partial(sweep_json, judged), f"{stem}_sweep.json", "download_sweep")
-        downloads.draw(
-            "Receipts as ZIP",
-            partial(receipts_zip, receipts),
-            f"{stem}_receipts.zip",
-            "download_receipts",
-            "application/zip",
-        )
-        downloads.draw(
-            "Candidates as CSV", partial(candidates_csv, receipts), f"{stem}_candidates.csv", "download_csv", "text/csv"
-        )
-        downloads.draw(
-            "JUnit report", lambda: junit_xml(outcomes(judged)), f"{stem}_junit.xml", "download_junit", "text/xml"
-        )
+        for label, made, ending, mime in files:
+            downloads.draw(label, made, f"{stem}_{ending}", f"download_{ending}", mime)
     st.markdown("**The same from the command line**")
     command = shlex.split(command_line(file_name, shown.receipt.config, "receipt.json", shown.curve.options))
     swept = ["sweep" if part == "replay" else part for part in command if not part.startswith("--receipt=")]

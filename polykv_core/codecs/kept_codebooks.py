@@ -8,7 +8,9 @@ that cannot be used, cost a training and nothing else.
 import hashlib
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 import numpy as np
@@ -22,21 +24,26 @@ _FORMAT = 1
 _MOST_IN_A_FOLDER = 64
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 
-_folder: Path | None = None
+_FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
 
 
-def keep_codebooks(folder: str | os.PathLike[str] | None) -> None:
-    """From now on keep codebooks in this folder, in this process; None, as at first, keeps them in memory only."""
-    global _folder
-    _folder = None if folder is None else Path(folder)
+@contextmanager
+def codebooks_in(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep codebooks in this folder meanwhile, in this thread; elsewhere they are kept in memory only."""
+    token = _FOLDER.set(Path(folder))
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
 
 
 def codebook_of(head_dim: int, block_dim: int, codeword_count: int, seed: int) -> Codebook:
     """The codebook of these settings and a codebook seed: from the folder, or trained and put there."""
-    if _folder is None:
+    folder = _FOLDER.get()
+    if folder is None:
         return train_codebook(head_dim, block_dim, codeword_count, seed)
     key = hashlib.sha256(f"{_FORMAT} {head_dim} {block_dim} {codeword_count} {seed}".encode()).hexdigest()
-    path = _folder / key[:2] / key
+    path = folder / key[:2] / key
     kept = _read(path, codeword_count, block_dim)
     if kept is not None:
         return kept

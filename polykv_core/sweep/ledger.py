@@ -11,11 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import platformdirs
-
 from polykv_core.canonical import canonical, sha256_of
 from polykv_core.errors import SweepError
 from polykv_core.files import write_whole
+from polykv_core.sweep.folder import default_folder
 from polykv_core.sweep.items import SweepItem
 from polykv_core.sweep.result import HeadResult
 from polykv_core.sweep.work import SweepRequest
@@ -27,11 +26,6 @@ _SUFFIX = ".head"
 _MOST_BYTES = 2**31
 # What a killed writer left behind is litter once no writer can still be at it.
 _LITTER_SECONDS = 24 * 3600.0
-
-
-def default_folder() -> Path:
-    """Where the environment variable POLYKV_SWEEPS says, else in this user's cache."""
-    return Path(os.environ.get("POLYKV_SWEEPS") or Path(platformdirs.user_cache_dir("polykv")) / "sweeps")
 
 
 def ledger_key(file_digest: str, head: str | None, request: SweepRequest) -> str:

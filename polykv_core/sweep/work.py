@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import no_type_check
 
+from polykv_core.codecs.kept_codebooks import codebooks_in
 from polykv_core.config import checked_ks
 from polykv_core.footprint import footprint
 from polykv_core.kept import packed
 from polykv_core.measure import measure
 from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.sweep.faults import told
+from polykv_core.sweep.folder import codebooks_folder
 from polykv_core.sweep.items import SweepItem
 from polykv_core.sweep.losses import step_losses
 from polykv_core.sweep.result import HeadResult
@@ -40,15 +42,16 @@ def work(item: SweepItem, request: SweepRequest, source: Source) -> HeadResult:
     """Do one head. Whatever stands in its way is the result's error: one head never stops the others."""
     started = time.perf_counter()
     try:
-        fixture = source.fixture(item.file, item.head)
-        measurement = measure(fixture, request.candidate_ks, options=request.options)
-        return HeadResult(
-            item,
-            packed(measurement, request.candidate_ks),
-            step_losses(fixture, measurement),
-            footprint(fixture, request.options),
-            time.perf_counter() - started,
-        )
+        with codebooks_in(codebooks_folder()):
+            fixture = source.fixture(item.file, item.head)
+            measurement = measure(fixture, request.candidate_ks, options=request.options)
+            return HeadResult(
+                item,
+                packed(measurement, request.candidate_ks),
+                step_losses(fixture, measurement),
+                footprint(fixture, request.options),
+                time.perf_counter() - started,
+            )
     except Exception as bad:  # noqa: BLE001 - told as the head's error
         return failed(item, bad, time.perf_counter() - started)
 
