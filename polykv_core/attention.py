@@ -10,6 +10,7 @@ from polykv_core.pool import SharedKVPool
 from polykv_core.shell import AgentShell
 
 IN_ORDER_ROWS = 1024
+_SUMMED_AT_A_TIME = 1024
 _SOFTMAX_FLOOR = float(np.finfo(np.float32).eps)
 
 
@@ -126,17 +127,31 @@ def _added_in_order(ranked: RankedRows, counts: Int64[Array, " k"]) -> Float32[A
 
 def _off_running_sums(ranked: RankedRows, counts: Int64[Array, " k"]) -> Float32[Array, "k d"]:
     """Sums of weighted values from the best row on, over the sum of the weights."""
-    rows, last = np.s_[: counts.max()], counts - 1
-    values = np.where(_usable_rows(ranked, rows)[:, None], ranked.values[rows], np.float32(np.nan))
-    exps = _exps(ranked, rows)
+    rows = np.s_[: counts.max()]
+    usable_rows, exps = _usable_rows(ranked, rows), _exps(ranked, rows)
+    values = ranked.values[rows]
+    if not usable_rows.all():
+        values = np.where(usable_rows[:, None], values, np.float32(np.nan))
     with np.errstate(invalid="ignore", over="ignore"):
-        total = np.cumsum(exps, dtype=np.float64)[last, None]
-        outputs = np.cumsum(exps[:, None] * values, axis=0, dtype=np.float64)[last] / total
+        total = np.cumsum(exps, dtype=np.float64)[counts - 1, None]
         usable = _usable(total)
+        outputs = as_float32(_sums_at(exps[:, None] * values, counts) / total)
         if not usable.all():
-            alike = np.cumsum(values, axis=0, dtype=np.float64)[last] / counts[:, None]
-            outputs = np.where(usable, outputs, alike)
-    return as_float32(outputs)
+            outputs = np.where(usable, outputs, as_float32(_sums_at(values, counts) / counts[:, None]))
+    return outputs
+
+
+def _sums_at(rows: Float32[Array, "m d"], counts: Int64[Array, " k"]) -> Float64[Array, "k d"]:
+    """The sum of the first rows, for each of some counts; added up in float64, some rows at a time."""
+    sums = np.empty((len(counts), rows.shape[1]))
+    before = np.zeros((1, rows.shape[1]))
+    for start in range(0, len(rows), _SUMMED_AT_A_TIME):
+        part = rows[start : start + _SUMMED_AT_A_TIME]
+        running = np.cumsum(np.concatenate([before, part]), axis=0)
+        here = (counts > start) & (counts <= start + len(part))
+        sums[here] = running[counts[here] - start]
+        before = running[-1:]
+    return sums
 
 
 def _exps(ranked: RankedRows, rows: slice) -> Float32[Array, " m"]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from polykv_core.arrays import U64_MASK, Array, Float32, Int64
 from polykv_core.attention import RankedRows, exact_output, outputs_at, project, rank
@@ -63,8 +64,10 @@ def measure(
         return _replayed(ranked, row_counts, captured_exact(fixture, index))
 
     numbers = len(ks) * len(fixture.output_projection) + fixture.queries[0].keys.size
-    queries = each(range(len(fixture.queries)), replayed, on_query, numbers)
-    odd = (*(Finding("accepted", warning) for warning in fixture.warnings), *check_fixture(fixture))
+    with ThreadPoolExecutor(1) as aside:  # for a long fixture it takes as long as a query
+        found = aside.submit(check_fixture, fixture)
+        queries = each(range(len(fixture.queries)), replayed, on_query, numbers)
+        odd = (*(Finding("accepted", warning) for warning in fixture.warnings), *found.result())
     return CapturedMeasurement(ks, queries, fixture.model_id, fixture.facts, odd, options)
 
 
@@ -77,11 +80,18 @@ def check_replayable(fixture: CapturedReplayFixture, options: ReplayOptions = RE
     """Raise CodecError, naming query and row, if the codecs cannot hold this fixture's head size or rows."""
     for codec in (options.pool_codec, options.shell_codec):
         codec.check_head_dim(fixture.head_dim)
-    pool_rows, shell_rows = slice(0, fixture.shared_tokens), slice(fixture.shared_tokens, None)
+    shared = fixture.shared_tokens
+    checked: dict[
+        int, int
+    ] = {}  # queries of a compact file share their rows: by where they begin, how many are checked
     for index, query in enumerate(fixture.queries):
         for kind, rows in (("keys", query.keys), ("values", query.values)):
-            options.pool_codec.check_rows(rows[pool_rows], partial(_row_name, index, kind, 0))
-            options.shell_codec.check_rows(rows[shell_rows], partial(_row_name, index, kind, fixture.shared_tokens))
+            done = checked.get(rows.ctypes.data, 0)
+            if not done:
+                options.pool_codec.check_rows(rows[:shared], partial(_row_name, index, kind, 0))
+            first = max(done, shared)
+            options.shell_codec.check_rows(rows[first:], partial(_row_name, index, kind, first))
+            checked[rows.ctypes.data] = max(done, len(rows))
 
 
 def measure_model(
@@ -180,12 +190,13 @@ def _replays(
     if numbers < _WORTH_THREADS:
         yield map(replayed, items)
         return
-    threads = min(os.cpu_count() or 1, _MOST_THREADS)
-    pool = ThreadPoolExecutor(threads)
-    try:
-        yield pool.map(replayed, items)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS))
+    # Threads of BLAS would wait for each other, and burn the time that these ones could use.
+    with threadpool_limits(1, user_api="blas"):
+        try:
+            yield pool.map(replayed, items)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _row_name(query: int, kind: str, offset: int, row: int) -> str:

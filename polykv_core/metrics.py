@@ -149,8 +149,13 @@ def mse(exact: Float32[Array, " d"], outputs: Float32[Array, "k d"]) -> Float64[
 def kl_divergence(p: Float64[Array, " v"], q: Float64[Array, "k v"]) -> Float64[Array, " k"]:
     """KL(p || q) in nats; q is floored at 1e-12, entries of p that are 0 add nothing."""
     held = p > 0.0
-    p, q = p[held], q[:, held]
-    return sum_in_order(p * np.log(p / np.maximum(q, PROBABILITY_FLOOR)))
+    if not held.all():
+        p, q = p[held], q[:, held]
+    terms = np.maximum(q, PROBABILITY_FLOOR)
+    np.divide(p, terms, out=terms)
+    np.log(terms, out=terms)
+    np.multiply(p, terms, out=terms)
+    return sum_in_order(terms)
 
 
 def nll(probabilities: Float64[Array, "k v"], label: int) -> Float64[Array, " k"]:

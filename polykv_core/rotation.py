@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from polykv_core.arrays import U64_MASK, Array, Float, Float32, Float64, as_float32, contract, frozen
+from polykv_core.arrays import (
+    U64_MASK,
+    Array,
+    Float,
+    Float32,
+    Float64,
+    as_float32,
+    contract,
+    contract_to_float32,
+    frozen,
+)
 from polykv_core.streams import booleans, standard_normals
 
 _HADAMARD_SALT = 0xA11CE55ED5A5EED5
@@ -52,6 +62,8 @@ class QrRotation:
 
     def forward(self, rows: Float[Array, "t d"]) -> Float32[Array, "t d"]:
         """Each row x as Q x, rounded to float32."""
+        if rows.dtype == np.float64:
+            return contract_to_float32(rows, self._forward)
         return as_float32(contract(rows, self._forward))
 
     def inverse(self, rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
@@ -85,6 +97,9 @@ def _butterflies(rows: Float32[Array, "t d"]) -> Float32[Array, "t d"]:
     while step < dim:
         pairs = rows.reshape(count, dim // (2 * step), 2, step)
         low, high = pairs[:, :, 0], pairs[:, :, 1]
-        rows = np.stack([low + high, low - high], axis=2).reshape(count, dim)
+        turned = np.empty_like(pairs)
+        np.add(low, high, out=turned[:, :, 0])
+        np.subtract(low, high, out=turned[:, :, 1])
+        rows = turned.reshape(count, dim)
         step *= 2
     return rows

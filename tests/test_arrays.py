@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polykv_core.arrays import as_float32, contract, frozen, sum_in_order
+from polykv_core import arrays
+from polykv_core.arrays import as_float32, contract, contract_to_float32, frozen, sum_in_order
 
 dtypes = st.sampled_from([np.float32, np.float64])
 LAYOUTS = {
@@ -69,3 +70,23 @@ def test_a_frozen_array_cannot_be_written():
     """Writing to a frozen array is an error."""
     with pytest.raises(ValueError, match="read-only"):
         frozen(np.zeros(2))[0] = 1.0
+
+
+@given(m=st.integers(0, 9), d=st.integers(1, 70), n=st.integers(1, 9), draw=st.integers(0, 99))
+def test_a_proposed_product_is_rounded_as_the_one_in_order(m, d, n, draw):
+    """To the last bit, whatever BLAS makes of it."""
+    random = np.random.default_rng(draw)
+    rows, matrix = random.normal(size=(m, d)), random.normal(size=(d, n))
+    np.testing.assert_array_equal(contract_to_float32(rows, matrix), as_float32(contract(rows, matrix)))
+
+
+def test_where_rounding_is_in_doubt_the_sum_in_order_decides(monkeypatch):
+    """Sums that lie between two float32, nearer to neither than the order of adding may move them, are added in order."""
+    half_way = 1.0 + 2.0**-24  # between 1 and the next float32
+    rows = np.array([[half_way, 1e-17, -1e-17], [1.0, 0.0, 0.0]])
+    matrix = np.ones((3, 1))
+    summed = []
+    monkeypatch.setattr(arrays, "contract", lambda some, by: summed.append(len(some)) or contract(some, by))
+    found = contract_to_float32(rows, matrix)
+    assert summed == [1]
+    np.testing.assert_array_equal(found, as_float32(contract(rows, matrix)))

@@ -27,6 +27,8 @@ class GivenScores:
     """A codec whose scores are given: SPECIAL at the index in a key's first column. Counts the rows it decodes."""
 
     id = "given"
+    codes_query = False
+    table_bytes = 0
 
     def __init__(self):
         """With nothing decoded yet."""
@@ -50,6 +52,9 @@ class GivenScores:
         """The rows, noted."""
         self.decoded.append(len(codes.rows))
         return codes.rows
+
+    def wire(self, codes):
+        """Not asked for."""
 
     def score(self, codes, _query):
         """The special float that a key asks for."""

@@ -18,7 +18,7 @@ Work = Callable[[OnQuery], T]
 # Seconds that a page waits for a job it has just started, so that quick work flashes no progress bar.
 PATIENCE: float | None = 0.3
 # Seconds between two looks at how far it is; None looks once.
-LOOK_EVERY: float | None = 0.5
+LOOK_EVERY: float | None = 0.3
 
 
 class Cancelled(PolyKvError):  # noqa: N818 - nothing went wrong
