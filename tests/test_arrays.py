@@ -81,7 +81,7 @@ def test_a_proposed_product_is_rounded_as_the_one_in_order(m, d, n, draw):
 
 
 def test_where_rounding_is_in_doubt_the_sum_in_order_decides(monkeypatch):
-    """Sums that lie between two float32, nearer to neither than the order of adding may move them, are added in order."""
+    """Sums that lie half-way between two float32, as far as any order of adding can tell, are added in order."""
     half_way = 1.0 + 2.0**-24  # between 1 and the next float32
     rows = np.array([[half_way, 1e-17, -1e-17], [1.0, 0.0, 0.0]])
     matrix = np.ones((3, 1))

@@ -31,18 +31,24 @@ class Checkpoint:
     @property
     def layer_count(self) -> int:
         """Layers of the model."""
-        return int(self.model.config.get_text_config().num_hidden_layers)
+        return self._count("num_hidden_layers", "layers")
 
     @property
     def head_count(self) -> int:
         """Query heads of a layer."""
-        return int(self.model.config.get_text_config().num_attention_heads)
+        return self._count("num_attention_heads", "attention heads")
 
     @property
     def context(self) -> int | None:
         """How many tokens the model is made for, if it says so."""
         length = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         return length if isinstance(length, int) and length > 0 else None
+
+    def _count(self, field: str, what: str) -> int:
+        count = getattr(self.model.config.get_text_config(), field, None)
+        if not isinstance(count, int):
+            raise CaptureError(f"{self.name} says of no {what}; only models with softmax attention can be captured")
+        return count
 
     def tokens(self, text: str) -> torch.Tensor:
         """The token ids of a text [t]."""
