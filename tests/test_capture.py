@@ -54,6 +54,14 @@ REFUSED = {
         lambda: hf.GptOssConfig(**COMMON, **HEADS, head_dim=16, num_local_experts=2, num_experts_per_tok=1),
         "has attention sinks of its own",
     ),
+    "bloom": (
+        lambda: hf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4),
+        "never came to transformers' attention interface",
+    ),
+    "falcon": (
+        lambda: hf.FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4),
+        "its attention does not go through transformers' attention interface",
+    ),
     "mamba": (
         lambda: hf.MambaConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, state_size=4),
         "says of no attention heads",

@@ -57,7 +57,7 @@ class Checkpoint:
 
     def logits(self, tokens: torch.Tensor, implementation: str = IMPLEMENTATION) -> torch.Tensor:
         """The model's logits at every token [t, v], with an attention implementation of transformers."""
-        with _quiet(), torch.no_grad():
+        with _quiet(), torch.no_grad(), _told(f"{self.name} cannot be run"):
             self.model.set_attn_implementation(implementation)
             return self.model(tokens[None], use_cache=False).logits[0].float()
 
@@ -83,18 +83,12 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     else:
         raise CaptureError(f"{place} is no folder and no .gguf file; give a checkpoint on this machine")
     local = {"local_files_only": True, "trust_remote_code": False, **extra}
-    try:
-        with _quiet():
-            config = AutoConfig.from_pretrained(folder, **local)
-            _check_kind(place, config)
-            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=not extra, attn_implementation=IMPLEMENTATION, **local
-            )
-    except CaptureError:
-        raise
-    except Exception as bad:  # noqa: BLE001 - whatever transformers raises for a folder that is no checkpoint
-        raise CaptureError(f"{place} cannot be loaded: {_line(bad)}") from None
+    with _quiet(), _told(f"{place} cannot be loaded"):
+        _check_kind(place, AutoConfig.from_pretrained(folder, **local))
+        tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=not extra, attn_implementation=IMPLEMENTATION, **local
+        )
     model.eval()
     name = place.stem if extra else place.resolve().name
     return Checkpoint(name, model, tokenizer)
@@ -143,6 +137,19 @@ def _quiet() -> Iterator[None]:
         log.set_verbosity(before)
         if bars:
             log.enable_progress_bar()
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Whatever transformers raises, in one line."""
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as bad:  # noqa: BLE001 - it may be anything
+        if IMPLEMENTATION in str(bad):
+            raise CaptureError(f"{what}: its attention does not go through transformers' attention interface") from None
+        raise CaptureError(f"{what}: {_line(bad)}") from None
 
 
 def _line(bad: Exception) -> str:
