@@ -31,6 +31,7 @@ ORDER = [
     "capture.request",
     "capture.recording",
     "capture.model",
+    "capture.checking",
     "capture.heads",
     "streams",
     "rotation",

@@ -18,7 +18,7 @@ import transformers as hf
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from polykv_core import CapturedReplayConfig, heads_in, judge, load_fixture, measure
-from polykv_core.capture import heads as capture_heads
+from polykv_core.capture import checking
 from polykv_core.capture.heads import capture
 from polykv_core.capture.model import head_projection, load_checkpoint
 from polykv_core.capture.request import CaptureRequest
@@ -216,7 +216,7 @@ def test_what_would_be_captured_wrongly_is_refused_with_the_reason(checkpoints, 
 def test_a_model_whose_own_attention_does_more_is_refused(captured, monkeypatch):
     """Its logits with its own attention are compared with the captured ones."""
     checkpoint, _ = captured("llama")
-    monkeypatch.setattr(capture_heads, "_OWN_ATTENTION", "twice")
+    monkeypatch.setattr(checking, "_OWN_ATTENTION", "twice")
 
     def twice(module, query, key, value, mask, scaling, **others):
         from polykv_core.capture.recording import _attention

@@ -9,19 +9,14 @@ import numpy as np
 import torch
 import transformers
 
-from polykv_core.arrays import Array, Float32, Float64, Int64
+from polykv_core.arrays import Array, Float32, Int64
+from polykv_core.capture.checking import check_model, check_output, check_rows
 from polykv_core.capture.model import Checkpoint, head_projection
 from polykv_core.capture.recording import Recording, recording
 from polykv_core.capture.request import CaptureRequest
 from polykv_core.errors import CaptureError
 from polykv_core.fixture import CAPTURED_REPLAY_FIXTURE_SCHEMA, CapturedReplayFixture, CapturedReplayQuery
 from polykv_core.version import __version__
-
-# How far the captured output may be from softmax(scale * q.k) v over the captured rows, in float64.
-TOLERANCE = 1e-5
-# How far the model's logits may be from those with its own attention, of the largest of them.
-_MODEL_TOLERANCE = 1e-3
-_OWN_ATTENTION = "eager"
 
 OnLayer = Callable[[int, int], None]
 
@@ -62,7 +57,7 @@ def capture(checkpoint: Checkpoint, text: str, request: CaptureRequest, on_layer
             f"layer {missing[0]} of {checkpoint.name} never came to transformers' attention interface; "
             "it has no softmax attention, or a kind that cannot be captured"
         )
-    _check_model(checkpoint, tokens, logits)
+    check_model(checkpoint, tokens, logits)
     labels = tokens[positions + 1].numpy()
     vocabulary = _vocabulary(labels, logits[positions].numpy(), request.vocab)
     unembedding = checkpoint.unembedding()[torch.from_numpy(vocabulary)]
@@ -74,7 +69,7 @@ def capture(checkpoint: Checkpoint, text: str, request: CaptureRequest, on_layer
     for done, layer in enumerate(layers):
         on_layer(done, len(layers))
         found = recorder.found[layer]
-        _check_rows(layer, found, positions)
+        check_rows(layer, found, positions)
         slices = head_projection(found.module, *found.queries.shape[::2])
         for head in heads:
             name = f"L{layer}_H{head}"
@@ -88,7 +83,7 @@ def capture(checkpoint: Checkpoint, text: str, request: CaptureRequest, on_layer
                 np.searchsorted(vocabulary, labels),
                 request,
             )
-            largest = max(largest, _check_output(name, fixture, found.scale))
+            largest = max(largest, check_output(name, fixture, found.scale))
             fixtures[name] = fixture
             about[name] = {"layer": layer, "head": head, "kv_head": head // found.group, "scale": found.scale, **common}
     on_layer(len(layers), len(layers))
@@ -108,32 +103,6 @@ def _asked(checkpoint: Checkpoint, request: CaptureRequest) -> tuple[list[int], 
             raise CaptureError(f"{what} {wrong} is asked for; {checkpoint.name} has {count}, counted from 0")
         found.append(chosen)
     return found[0], found[1]
-
-
-def _check_model(checkpoint: Checkpoint, tokens: torch.Tensor, logits: torch.Tensor) -> None:
-    """Whether the model says the same with its own attention: whatever that does besides would be missing here."""
-    own = checkpoint.logits(tokens, _OWN_ATTENTION)
-    difference, size = float((own - logits).abs().max()), float(own.abs().max())
-    if not difference <= _MODEL_TOLERANCE * max(1.0, size):
-        raise CaptureError(
-            f"{checkpoint.name} gives other logits with its own attention (by {difference:.3g}); that does something "
-            "beside softmax(scale * q.k) v, so its heads cannot be captured"
-        )
-
-
-def _check_rows(layer: int, found: Recording, positions: Int64[Array, " q"]) -> None:
-    """Whether each query sees every row up to its own and none behind it."""
-    for position in positions.tolist():
-        seen = found.visible[position]
-        if bool(seen[position + 1 :].any()):
-            raise CaptureError(f"layer {layer} sees tokens that come later; only causal attention can be captured")
-        hidden = int((~seen[: position + 1]).sum())
-        if hidden:
-            window = f" (sliding window of {found.window})" if found.window else ""
-            raise CaptureError(
-                f"layer {layer}{window} hides {hidden} of {position + 1} rows from token {position}; a fixture has all "
-                "rows up to the query's. Leave the layer out, or take fewer tokens (--max-tokens)"
-            )
 
 
 def _vocabulary(labels: Int64[Array, " q"], logits: Float32[Array, "q v"], size: int) -> Int64[Array, " vocab"]:
@@ -203,24 +172,3 @@ def _fixture(
         output_projection=projection,
         queries=tuple(queries),
     )
-
-
-def _check_output(name: str, fixture: CapturedReplayFixture, scale: float) -> float:
-    """How far the captured outputs are from attention recomputed in float64. Raises CaptureError beyond TOLERANCE."""
-    largest = 0.0
-    for index, query in enumerate(fixture.queries):
-        expected = _attention(query, scale)
-        difference = float(np.abs(expected - query.exact_attention_output).max())
-        if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
-            raise CaptureError(
-                f"head {name}, query {index}: the captured output is {difference:.3g} away from softmax(scale * q.k) v "
-                f"over its rows, more than {TOLERANCE:g}; this attention does something else"
-            )
-        largest = max(largest, difference)
-    return largest
-
-
-def _attention(query: CapturedReplayQuery, scale: float) -> Float64[Array, " d"]:
-    scores = query.keys.astype(np.float64) @ query.query.astype(np.float64) * scale
-    weights = np.exp(scores - scores.max())
-    return weights @ query.values.astype(np.float64) / weights.sum()

@@ -3,13 +3,12 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from polykv_core.capture.request import LOGITS, CaptureRequest
-from polykv_core.commands.convert import KINDS
-from polykv_core.commands.options import number_set
+from polykv_core.commands.options import KINDS, number_set, precision_option
 from polykv_core.commands.shared import Facts, keep, lines, loaded, naming, write
 from polykv_core.errors import CaptureError
 from polykv_core.packs import Precision, pack_bytes
@@ -39,13 +38,7 @@ _DEFAULT = CaptureRequest()
     help="local: those of the head's exact output alone. model: the whole model's.",
 )
 @click.option("--seed", type=int, default=_DEFAULT.seed, show_default=True, help="Of pool and shell, for every head.")
-@click.option(
-    "--precision",
-    type=click.Choice(get_args(Precision)),
-    default="float32",
-    show_default=True,
-    help="Of the numbers in the file; only float32 keeps every bit.",
-)
+@precision_option
 def capture(model: str, text: str, out: str, precision: Precision, **asked: Any) -> int:
     """Run MODEL over a text and write what its attention heads saw into one file.
 

@@ -3,29 +3,22 @@
 import gzip
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
+from polykv_core.commands.options import KINDS, precision_option
 from polykv_core.commands.shared import file_and_head, fixture_at, keep, naming, source_at, write
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.loading import heads_in
-from polykv_core.packs import Kind, Precision, fixture_json, pack_bytes
+from polykv_core.packs import Precision, fixture_json, pack_bytes
 from polykv_core.program import PASSED, show
-
-KINDS: dict[str, Kind] = {".safetensors": "safetensors", ".npz": "npz"}
 
 
 @click.command()
 @click.argument("fixtures", nargs=-1, required=True, metavar="FIXTURE...")
 @click.argument("out")
-@click.option(
-    "--precision",
-    type=click.Choice(get_args(Precision)),
-    default="float32",
-    show_default=True,
-    help="Of the numbers in a compact file; only float32 keeps every bit.",
-)
+@precision_option
 def convert(fixtures: tuple[str, ...], out: str, precision: Precision) -> int:
     """Write each FIXTURE into OUT.
 

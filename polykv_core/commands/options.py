@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -13,10 +13,13 @@ from polykv_core.config import DEFAULT_CANDIDATE_KS, CapturedReplayConfig, parse
 from polykv_core.gates import GATES, Gate
 from polykv_core.metrics import STATISTICS
 from polykv_core.options import ReplayOptions
+from polykv_core.packs import Kind, Precision
 from polykv_core.settings import load_settings
 
 _DEFAULTS = {field.name: field.default for field in fields(CapturedReplayConfig)}
 
+# What a compact file is, by its ending.
+KINDS: dict[str, Kind] = {".safetensors": "safetensors", ".npz": "npz"}
 _MOST_DIGITS = 6
 _NAMES = tuple(field.name for field in fields(ReplayOptions))
 _OPTIONS = (
@@ -91,6 +94,12 @@ def replay_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def precision_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Of the numbers in a compact file that is written."""
+    kinds, text = click.Choice(get_args(Precision)), "Of the numbers in a compact file; only float32 keeps every bit."
+    return click.option("--precision", type=kinds, default="float32", show_default=True, help=text)(command)
 
 
 def option_name(gate: Gate) -> str:

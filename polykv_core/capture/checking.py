@@ -1,0 +1,63 @@
+"""What must hold before anything is captured: else the file would be wrong, and nobody would see it."""
+
+import numpy as np
+import torch
+
+from polykv_core.arrays import Array, Float64, Int64
+from polykv_core.capture.model import Checkpoint
+from polykv_core.capture.recording import Recording
+from polykv_core.errors import CaptureError
+from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery
+
+# How far the captured output may be from softmax(scale * q.k) v over the captured rows, in float64.
+TOLERANCE = 1e-5
+# How far the model's logits may be from those with its own attention, of the largest of them.
+_MODEL_TOLERANCE = 1e-3
+_OWN_ATTENTION = "eager"
+
+
+def check_model(checkpoint: Checkpoint, tokens: torch.Tensor, logits: torch.Tensor) -> None:
+    """Whether the model says the same with its own attention: whatever that does besides would be missing here."""
+    own = checkpoint.logits(tokens, _OWN_ATTENTION)
+    difference, size = float((own - logits).abs().max()), float(own.abs().max())
+    if not difference <= _MODEL_TOLERANCE * max(1.0, size):
+        raise CaptureError(
+            f"{checkpoint.name} gives other logits with its own attention (by {difference:.3g}); that does something "
+            "beside softmax(scale * q.k) v, so its heads cannot be captured"
+        )
+
+
+def check_rows(layer: int, found: Recording, positions: Int64[Array, " q"]) -> None:
+    """Whether each query sees every row up to its own and none behind it."""
+    for position in positions.tolist():
+        seen = found.visible[position]
+        if bool(seen[position + 1 :].any()):
+            raise CaptureError(f"layer {layer} sees tokens that come later; only causal attention can be captured")
+        hidden = int((~seen[: position + 1]).sum())
+        if hidden:
+            window = f" (sliding window of {found.window})" if found.window else ""
+            raise CaptureError(
+                f"layer {layer}{window} hides {hidden} of {position + 1} rows from token {position}; a fixture has all "
+                "rows up to the query's. Leave the layer out, or take fewer tokens (--max-tokens)"
+            )
+
+
+def check_output(name: str, fixture: CapturedReplayFixture, scale: float) -> float:
+    """How far the captured outputs are from attention recomputed in float64. Raises CaptureError beyond TOLERANCE."""
+    largest = 0.0
+    for index, query in enumerate(fixture.queries):
+        expected = _attention(query, scale)
+        difference = float(np.abs(expected - query.exact_attention_output).max())
+        if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
+            raise CaptureError(
+                f"head {name}, query {index}: the captured output is {difference:.3g} away from softmax(scale * q.k) v "
+                f"over its rows, more than {TOLERANCE:g}; this attention does something else"
+            )
+        largest = max(largest, difference)
+    return largest
+
+
+def _attention(query: CapturedReplayQuery, scale: float) -> Float64[Array, " d"]:
+    scores = query.keys.astype(np.float64) @ query.query.astype(np.float64) * scale
+    weights = np.exp(scores - scores.max())
+    return weights @ query.values.astype(np.float64) / weights.sum()
