@@ -6,6 +6,8 @@ redrawn charts, as a MutationObserver in the page sees them; the frame that show
 
 Memory: five fixtures of about 30 MB are uploaded one after the other; resident memory of the server before, after each,
 and at its peak, when the JSON of a fixture is taken apart (Linux only).
+
+A long head: the longest one of scale.py is uploaded, and replayed over every k.
 """
 
 import os
@@ -23,9 +25,11 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 from replay import synthetic_fixture_json
+from scale import PEAK_LIMIT_MIB, ROWS, made
 
 CHANGES, WARM_UP = 15, 2
 VERDICT_LIMIT_MS, CHARTS_LIMIT_MS = 300, 700
+LONG_LIMIT_S = 10
 UPLOADS, LARGE_QUERIES = 5, 40
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -154,11 +158,29 @@ def measure_memory(folder: Path) -> None:
     print(f"grown by {grown:.0f} MiB, {verdict} the limit of twice one fixture, {2 * size:.0f} MiB")
 
 
+def measure_long(folder: Path) -> None:
+    """Print how long a long head takes from its upload to the verdict and the charts over every k."""
+    path = folder / "long.safetensors"
+    made(path, "rows", ROWS[-1])
+    with served() as (url, process), opened(url) as page:
+        _settled(page)
+        start = time.perf_counter()
+        upload(page, path, "scale")
+        expect(page.locator(".js-plotly-plot").last).to_be_visible()
+        took, peak = time.perf_counter() - start, _mib(process, "VmHWM")
+    within = "within" if took <= LONG_LIMIT_S and peak <= PEAK_LIMIT_MIB else "BEYOND"
+    print(
+        f"{ROWS[-1]} rows, every k: {took:.1f} s from upload to charts, peak {peak:.0f} MiB, {within} the limits of "
+        f"{LONG_LIMIT_S} s and {PEAK_LIMIT_MIB} MiB"
+    )
+
+
 def main() -> None:
-    """Print both."""
+    """Print all of it."""
     with tempfile.TemporaryDirectory() as folder:
         measure_latency(Path(folder))
         measure_memory(Path(folder))
+        measure_long(Path(folder))
 
 
 def _answers(url: str) -> bool:

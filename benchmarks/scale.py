@@ -58,7 +58,7 @@ def make(path: str, kind: str, count: int) -> None:
 
 def made(path: Path, kind: str, count: int) -> None:
     """The same from here: memory of this process would count as that of those it starts."""
-    subprocess.run([sys.executable, __file__, str(path), kind, str(count)], check=True)
+    subprocess.run([sys.executable, str(Path(__file__)), str(path), kind, str(count)], check=True)
 
 
 def one_file(path: str, ks: str) -> None:
