@@ -56,12 +56,15 @@ def draw_maps(judged: SweepVerdict) -> HeadVerdict | None:
         st.info("None of the heads says which layer it is of, so there is no map.", icon=":material/info:")
         return None
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        kind = st.selectbox("Map", list(KINDS), format_func=KINDS.__getitem__, key="map_kind", width=320)
+        kind = st.selectbox(
+            "Map", list(KINDS), format_func=KINDS.__getitem__, key="map_kind", persist_state="session", width=320
+        )
         metric = st.selectbox(
             "Metric",
             METRICS,
             format_func=lambda name: words.METRIC_BY_NAME[name].label,
             key="map_metric",
+            persist_state="session",
             width=220,
             disabled=not head_map.needs_metric(kind),
         )
