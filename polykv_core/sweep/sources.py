@@ -3,12 +3,13 @@
 import hashlib
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from polykv_core.errors import FixtureError
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.loading import load_fixture
-from polykv_core.packs import is_pack, open_pack
+from polykv_core.packs import Pack, is_pack, open_pack
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Source:
         with Path(path).open("rb") as file:
             packed = is_pack(file.read(16))
         # Loading a head of a compact file would hash all of the file again.
-        fixture = open_pack(path).fixture(head, self.digest) if packed else load_fixture(path, head)
+        fixture = _pack(path, self.digest).fixture(head, self.digest) if packed else load_fixture(path, head)
         if fixture.file_digest != self.digest or not self._still_at(path):
             raise FixtureError("the file was changed while the sweep ran; start the sweep again")
         return fixture
@@ -39,6 +40,12 @@ class Source:
         """Whether the file is the same; a copy on another machine has another time of change, and the same content."""
         now = os.stat(path)
         return (now.st_size, now.st_mtime_ns) == (self.size, self.changed_ns) or _digest(path) == self.digest
+
+
+@lru_cache(maxsize=4)
+def _pack(path: str, _digest: str) -> Pack:
+    """A compact file, its layout read once for all of its heads that are done in this process."""
+    return open_pack(path)
 
 
 def _digest(path: str) -> str:
