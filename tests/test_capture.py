@@ -258,6 +258,12 @@ def test_the_command_writes_a_file_that_replays(checkpoints, text, tmp_path):
     assert "of 2 KV heads" in swept.stdout
 
 
+def test_a_text_that_is_cut_is_told(checkpoints, text, tmp_path):
+    """How many tokens were read of how many."""
+    args = ("--text", text, "--out", tmp_path / "o.npz", "--max-tokens=30", "--queries=5", "--shared-tokens=10")
+    assert "30 tokens, the first of 40" in polykv("capture", checkpoints("llama"), *args).stdout
+
+
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 def test_half_precision_takes_half_the_room(checkpoints, text, tmp_path, precision):
     """And an .npz is written as well as a .safetensors."""

@@ -95,6 +95,7 @@ def test_a_sweep_goes_on_where_an_earlier_one_was(heads):
     assert len(kept) == 6
     assert "Done before          6 of 6 heads" in swept(heads, *SHUT).stdout
     assert "Done before" not in swept(heads, *OPEN, "--again").stdout
+    assert all(path.stat().st_mtime_ns > before for path, before in kept.items())
 
 
 def test_layers_and_heads_choose(heads):

@@ -25,12 +25,14 @@ OnLayer = Callable[[int, int], None]
 class Captured:
     """Fixtures by name (`L15_H2`), what the file is to say of each, and how the capture checked itself.
 
-    `largest_difference` is between a captured output and attention recomputed from the captured rows.
+    `tokens` were read, of the `text_tokens` that the text has. `largest_difference` is between a captured output and
+    attention recomputed from the captured rows.
     """
 
     fixtures: Mapping[str, CapturedReplayFixture]
     about: Mapping[str, Mapping[str, Any]]
     tokens: int
+    text_tokens: int
     largest_difference: float
 
 
@@ -45,9 +47,8 @@ def capture(checkpoint: Checkpoint, text: str, request: CaptureRequest, on_layer
     the final norm is not folded in. Raises CaptureError for what cannot be captured, and never captures it wrongly.
     """
     layers, heads = _asked(checkpoint, request)
-    tokens = checkpoint.tokens(text)[: request.most_tokens]
-    if checkpoint.context is not None:
-        tokens = tokens[: checkpoint.context]
+    whole = checkpoint.tokens(text)
+    tokens = whole[: request.most_tokens][: checkpoint.context]
     positions = request.positions(len(tokens))
     with recording(layers) as recorder:
         logits = checkpoint.logits(tokens)
@@ -69,6 +70,8 @@ def capture(checkpoint: Checkpoint, text: str, request: CaptureRequest, on_layer
     for done, layer in enumerate(layers):
         on_layer(done, len(layers))
         found = recorder.found[layer]
+        if heads[-1] >= len(found.queries):
+            raise CaptureError(f"head {heads[-1]} is asked for; layer {layer} has {len(found.queries)}, counted from 0")
         check_rows(layer, found, positions)
         slices = head_projection(found.module, *found.queries.shape[::2])
         for head in heads:
@@ -87,7 +90,7 @@ def capture(checkpoint: Checkpoint, text: str, request: CaptureRequest, on_layer
             fixtures[name] = fixture
             about[name] = {"layer": layer, "head": head, "kv_head": head // found.group, "scale": found.scale, **common}
     on_layer(len(layers), len(layers))
-    return Captured(fixtures, about, len(tokens), largest)
+    return Captured(fixtures, about, len(tokens), len(whole), largest)
 
 
 def _asked(checkpoint: Checkpoint, request: CaptureRequest) -> tuple[list[int], list[int]]:

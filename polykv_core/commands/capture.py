@@ -68,9 +68,10 @@ def capture(model: str, text: str, out: str, precision: Precision, **asked: Any)
 
 def _facts(captured: Any, request: CaptureRequest) -> Facts:
     rows = [len(query.keys) for fixture in captured.fixtures.values() for query in fixture.queries]
+    cut = f", the first of {captured.text_tokens}: the model's context and --max-tokens allow no more"
     scales = sorted({about["scale"] for about in captured.about.values()})
     return [
-        ("Text", f"{captured.tokens} tokens"),
+        ("Text", f"{captured.tokens} tokens{'' if captured.tokens == captured.text_tokens else cut}"),
         (
             "Queries",
             f"{request.queries} a head, each with {min(rows)} to {max(rows)} rows, {request.shared_tokens} shared",

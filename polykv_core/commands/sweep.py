@@ -60,12 +60,9 @@ def sweep(files: tuple[str, ...], config: str | None, **given: Any) -> int:
     if shared is not None:
         return splits(items, shared, settings, options, json_path)
     start = partial(local, workers) if scheduler is None else partial(cluster, scheduler)
-    ledger = Ledger()
-    request = SweepRequest(settings.candidate_ks, options)
-    found = run(items, request, start=start, ledger=None if again else ledger)
+    found = run(items, SweepRequest(settings.candidate_ks, options), start=start, ledger=Ledger(anew=again))
     results = _in_order(items, _told(found, len(items)))
-    judged = verdict(results, settings)
-    return _reported(judged, outputs, json_path)
+    return _reported(verdict(results, settings), outputs, json_path)
 
 
 def _items(files: Sequence[str], layers: frozenset[int] | None, heads: frozenset[int] | None) -> list[SweepItem]:

@@ -44,8 +44,12 @@ def ledger_key(file_digest: str, head: str | None, request: SweepRequest) -> str
 class Ledger:
     """Finished heads in a folder, for several sweeps at once. Errors are not kept: what failed is tried again."""
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        """Use a folder (None is default_folder()), made if it is missing. Raises SweepError."""
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, anew: bool = False) -> None:
+        """Use a folder (None is default_folder()), made if it is missing. Raises SweepError.
+
+        With `anew` no head is taken as finished; those that are done take the place of what was kept.
+        """
+        self._anew = anew
         self.folder = default_folder() if folder is None else Path(folder)
         with self._told():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -53,6 +57,8 @@ class Ledger:
     def get(self, key: str, item: SweepItem) -> HeadResult | None:
         """The finished result of an item; None if there is none, or it is damaged."""
         path = self._path(key)
+        if self._anew:
+            return None
         try:
             result = replace(HeadResult.from_bytes(path.read_bytes(), item), kept=True)
         except (OSError, SweepError):
