@@ -29,6 +29,7 @@ ORDER = [
     "loading",
     "capture",
     "capture.request",
+    "capture.projection",
     "capture.recording",
     "capture.model",
     "capture.checking",

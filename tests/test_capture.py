@@ -1,6 +1,7 @@
 """Capturing: what a model's heads saw is what the file holds, or the capture says why it cannot."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,12 +16,14 @@ if not (find_spec("torch") and find_spec("transformers")):
 
 import torch
 import transformers as hf
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from polykv_core import CapturedReplayConfig, heads_in, judge, load_fixture, measure
 from polykv_core.capture import checking
 from polykv_core.capture.heads import capture
-from polykv_core.capture.model import head_projection, load_checkpoint
+from polykv_core.capture.model import load_checkpoint
+from polykv_core.capture.projection import head_projection
 from polykv_core.capture.request import CaptureRequest
 from polykv_core.errors import CaptureError
 from polykv_core.packs import open_pack
@@ -53,6 +56,14 @@ REFUSED = {
     "gpt-oss": (
         lambda: hf.GptOssConfig(**COMMON, **HEADS, head_dim=16, num_local_experts=2, num_experts_per_tok=1),
         "has attention sinks of its own",
+    ),
+    "qwen3.5, a gate behind attention": (
+        lambda: hf.Qwen3_5TextConfig(**COMMON, **HEADS, head_dim=16, layer_types=["full_attention"] * 2),
+        "layer 0 (Qwen3_5Attention) changes what its heads give (by a gate or a norm)",
+    ),
+    "bitnet, a norm behind attention": (
+        lambda: hf.BitNetConfig(**COMMON, **HEADS),
+        "layer 0 (BitNetAttention) changes what its heads give (by a gate or a norm)",
     ),
     "bloom": (
         lambda: hf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4),
@@ -230,6 +241,31 @@ def test_a_model_whose_own_attention_does_more_is_refused(captured, monkeypatch)
         capture(checkpoint, TEXT, REQUEST)
 
 
+def test_a_projection_that_is_more_than_its_weight_is_refused(checkpoints):
+    """As that of a quantised layer is, whose scales stand beside the weight."""
+    checkpoint = loaded(checkpoints("llama"))
+    layer = checkpoint.model.model.layers[1].self_attn.o_proj
+    layer.register_forward_hook(lambda _module, _inputs, output: 2.0 * output)
+    with pytest.raises(CaptureError, match=r"layer 1 \(LlamaAttention\) does more in its output projection"):
+        capture(checkpoint, TEXT, REQUEST)
+
+
+def test_a_capture_leaves_the_model_as_it_was(checkpoints):
+    """No hook stays behind."""
+    checkpoint = loaded(checkpoints("llama"))
+    capture(checkpoint, TEXT, REQUEST)
+    assert not any(module._forward_hooks for module in checkpoint.model.modules())
+
+
+def test_heads_and_queries_hold_their_rows_once(captured):
+    """Else a long text would take as much memory for each query as the file takes in all."""
+    _, found = captured("llama")
+    first, second, third = (found.fixtures[f"L0_H{head}"].queries for head in range(3))
+    assert np.shares_memory(first[0].keys, first[-1].keys)
+    assert np.shares_memory(first[0].values, second[-1].values)
+    assert not np.shares_memory(first[0].keys, third[0].keys)
+
+
 def test_the_command_writes_a_file_that_replays(checkpoints, text, tmp_path):
     """Every head by name; what they share is stored once; the same request gives the same bytes."""
     paths = [tmp_path / "one.safetensors", tmp_path / "two.safetensors"]
@@ -313,6 +349,28 @@ def test_a_folder_that_is_no_checkpoint_is_refused(text, tmp_path):
     assert "no folder and no .gguf file" in polykv("capture", tmp_path / "gone", *out).stderr
 
 
+def test_a_checkpoint_that_lacks_weights_is_refused(checkpoints, text, tmp_path):
+    """Transformers would draw them at random."""
+    folder = tmp_path / "model"
+    shutil.copytree(checkpoints("llama"), folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.self_attn.k_proj.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    result = polykv("capture", folder, "--text", text, "--out", tmp_path / "out.npz")
+    assert_one_error_line(result)
+    assert "lacks 1 of the model's weights, such as model.layers.1.self_attn.k_proj.weight" in result.stderr
+
+
+def test_heads_that_the_reference_s_codecs_cannot_take_are_told(text, tmp_path):
+    """They are written; a replay with exact codecs takes them."""
+    config = hf.LlamaConfig(**COMMON | {"hidden_size": 24}, **HEADS, head_dim=6)
+    folder, out = saved(tmp_path / "model", config), tmp_path / "out.npz"
+    result = polykv("capture", folder, "--text", text, "--out", out, "--queries=5", "--shared-tokens=10")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: the heads replay with --pool-codec exact --shell-codec exact only")
+    assert polykv("replay", f"{out}#L0_H0", "--pool-codec=exact", "--shell-codec=exact").exit_code != 2
+
+
 def test_an_encoder_decoder_is_refused(text, tmp_path):
     """Its heads attend to another text as well."""
     config = hf.T5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
@@ -337,6 +395,17 @@ def test_the_text_is_not_overwritten(checkpoints, tmp_path):
     path.write_text(TEXT)
     assert_one_error_line(polykv("capture", checkpoints("llama"), "--text", path, "--out", path))
     assert path.read_text() == TEXT
+
+
+def test_the_weights_are_not_overwritten(checkpoints, text):
+    """An output in the model's folder may not take the place of what is there."""
+    weights = checkpoints("llama") / "model.safetensors"
+    before = weights.read_bytes()
+    args = ("--text", text, "--queries=5", "--shared-tokens=10")
+    result = polykv("capture", checkpoints("llama"), *args, "--out", weights)
+    assert_one_error_line(result)
+    assert "would overwrite the input" in result.stderr
+    assert weights.read_bytes() == before
 
 
 def test_without_the_extra_a_capture_says_what_to_install(text, tmp_path):

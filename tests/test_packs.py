@@ -281,3 +281,36 @@ def test_an_output_over_the_pack_of_a_head_is_refused(tmp_path):
         assert_one_error_line(result)
         assert "would overwrite the input" in result.stderr
     assert path.read_bytes() == before
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["", "a b", "../x", "layer 1, head 2", "h\u00e9ad", "#"])
+def test_a_head_of_any_name_is_written_such_that_it_is_read_again(kind, name):
+    """Its arrays then are called otherwise."""
+    data = pack_bytes({name: FIXTURE, "h": SAMPLE}, kind)
+    assert [head.name for head in heads_in(data)] == [name, "h"]
+    assert load_fixture(data, name).digest == FIXTURE.digest
+
+
+def test_heads_that_share_rows_store_them_once():
+    """The layout says where an array that two heads have in common stands."""
+    other = load_fixture(encoded(fixture_fields() | {"model_id": "other"}))
+    one, two = open_pack(pack_bytes({"a": FIXTURE, "b": other})).heads
+    assert two.arrays["keys"] == one.arrays["keys"] == "a.keys"
+    assert load_fixture(pack_bytes({"a": FIXTURE, "b": other}), "b").digest == other.digest
+
+
+def test_converting_keeps_what_a_file_says_of_its_heads(tmp_path):
+    """Layer, KV head, scale, whatever it is."""
+    told = {"a": {"layer": 3, "kv_head": 1, "scale": 0.125}}
+    source = written(tmp_path, pack_bytes({"a": FIXTURE}, about=told), "in.safetensors")
+    assert polykv("convert", source, tmp_path / "out.npz").exit_code == 0
+    (head,) = heads_in(tmp_path / "out.npz")
+    assert dict(head.about) == told["a"]
+
+
+def test_a_file_whose_name_is_nothing_but_an_ending_gives_a_head_a_name(tmp_path):
+    """Converted, it can be read."""
+    source = written(tmp_path, encoded(fixture_fields()), ".json")
+    assert polykv("convert", source, tmp_path / "out.npz").exit_code == 0
+    assert load_fixture(tmp_path / "out.npz").digest == FIXTURE.digest

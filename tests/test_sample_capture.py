@@ -110,7 +110,7 @@ class TestWithTheWeights:
 
     def test_earlier_captures_of_the_same_heads_agree(self, checkpoint):
         """They were made by another program: their projections are rows of ours, and one scale gives their outputs."""
-        from polykv_core.capture.model import head_projection
+        from polykv_core.capture.projection import head_projection
 
         unembedding = checkpoint.unembedding()
         for name, layer, head in (("smollm2_l15_h2_local", 15, 2), ("smollm2_l0_h0_model", 0, 0)):

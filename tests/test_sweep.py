@@ -295,6 +295,15 @@ def test_the_cache_of_a_kv_head_is_counted_once(tmp_path):
         assert found.ratio_to_fp16 == pytest.approx(found.ratio_to_fp32 / 2)
 
 
+def test_a_head_from_two_files_has_one_cache_if_one_of_them_tells_its_kv_head(tmp_path):
+    """The same head as JSON beside the compact file adds no bytes."""
+    about = {f"L{layer}_H{index}": {"kv_head": index // 2} for layer in range(2) for index in range(3)}
+    (tmp_path / "again.json").write_text(fixture_json(head(1, 2)))
+    items = sweep_items([pack(tmp_path, about=about), tmp_path / "again.json"])
+    found = verdict(done(items), CapturedReplayConfig(KS))
+    assert (len(found.heads), found.cache.kv_heads) == (7, 4)
+
+
 def test_a_map_has_each_head_at_its_layer_and_head(results):
     """Every number of the head's verdict; NaN where there is no head, or no number."""
     lost = HeadResult(results[4].item, error="gone")

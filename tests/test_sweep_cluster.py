@@ -107,9 +107,9 @@ def test_a_scheduler_without_workers_is_told(dask):
 
 
 @needs_distributed
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x", "", "no port"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "127.0.0.1:9"])
 def test_a_scheduler_that_does_not_answer_is_told_in_one_line(address):
-    """Also an address that is none."""
+    """By its address."""
     with pytest.raises(SweepError, match=r"^no scheduler answers at .*: .*$"):
         cluster(address, patience=1.0)
 

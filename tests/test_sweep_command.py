@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from command_line import assert_one_error_line, polykv, polykv_process
@@ -208,4 +209,45 @@ def test_the_program_as_a_process_sweeps_with_several_workers(heads):
     """Started as a user starts it, workers included; nothing on standard error."""
     run = polykv_process("sweep", heads, KS, *OPEN, "--workers=2")
     assert (run.returncode, run.stderr) == (0, b"")
+    assert b"PASSED: all 6 heads pass" in run.stdout
+
+
+@pytest.mark.skipif(not find_spec("distributed"), reason="needs the cluster extra: pip install 'polykv[cluster]'")
+@pytest.mark.parametrize("address", ["nonsense", "", "http://a:1", "tcp://a", "tcp://a:b"])
+def test_a_scheduler_s_address_that_is_none_is_refused_at_once(heads, address):
+    """With what one looks like."""
+    result = polykv("sweep", heads, f"--scheduler={address}")
+    assert_one_error_line(result)
+    assert "expected one such as tcp://10.0.0.7:8786" in result.stderr
+
+
+def test_two_outputs_never_go_to_the_same_place(heads, tmp_path):
+    """A file, or standard output."""
+    for place in (tmp_path / "out", "-"):
+        result = swept(heads, "--json", place, "--junit", place)
+        assert_one_error_line(result)
+        assert "two outputs go to the same place" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--junit=x", "--markdown=x", "--csv=x", "--receipts=x"])
+def test_the_splits_of_a_head_are_written_as_json_alone(heads, option):
+    """Other outputs are refused, not forgotten."""
+    result = swept(f"{heads}#L0_H1", "--shared-tokens=auto", option)
+    assert_one_error_line(result)
+    assert "--json alone" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["0x", "3-1", "", "1,,2"])
+def test_splits_that_are_no_numbers_are_refused_by_their_own_name(heads, text):
+    """With what is expected."""
+    result = swept(f"{heads}#L0_H1", f"--shared-tokens={text}")
+    assert_one_error_line(result)
+    assert "--shared-tokens has" in result.stderr
+
+
+def test_standard_input_from_a_file_is_swept(heads):
+    """The workers have another one, and read the file itself."""
+    with heads.open("rb") as file:
+        run = polykv_process("sweep", "/dev/stdin", KS, *OPEN, "--workers=1", stdin=file)
+    assert run.returncode == 0
     assert b"PASSED: all 6 heads pass" in run.stdout

@@ -59,15 +59,16 @@ def draw_maps(judged: SweepVerdict) -> HeadVerdict | None:
         kind = st.selectbox(
             "Map", list(KINDS), format_func=KINDS.__getitem__, key="map_kind", persist_state="session", width=320
         )
-        metric = st.selectbox(
-            "Metric",
-            METRICS,
-            format_func=lambda name: words.METRIC_BY_NAME[name].label,
-            key="map_metric",
-            persist_state="session",
-            width=220,
-            disabled=not head_map.needs_metric(kind),
-        )
+        metric = METRICS[0]
+        if head_map.needs_metric(kind):
+            metric = st.selectbox(
+                "Metric",
+                METRICS,
+                format_func=lambda name: words.METRIC_BY_NAME[name].label,
+                key="map_metric",
+                persist_state="session",
+                width=220,
+            )
     st.caption("✓ passes, ✕ fails, ! has no verdict. Click a square to choose its head.")
     clicked = None
     for number, one in enumerate(found):

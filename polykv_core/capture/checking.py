@@ -5,7 +5,8 @@ import torch
 
 from polykv_core.arrays import Array, Float64, Int64
 from polykv_core.capture.model import Checkpoint
-from polykv_core.capture.recording import Recording
+from polykv_core.capture.projection import output_layer
+from polykv_core.capture.recording import Projected, Recording
 from polykv_core.errors import CaptureError
 from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery
 
@@ -13,6 +14,8 @@ from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery
 TOLERANCE = 1e-5
 # How far the model's logits may be from those with its own attention, of the largest of them.
 _MODEL_TOLERANCE = 1e-3
+# How far a layer may be from the sum of its heads, of its largest number.
+_LAYER_TOLERANCE = 1e-3
 _OWN_ATTENTION = "eager"
 
 
@@ -40,6 +43,34 @@ def check_rows(layer: int, found: Recording, positions: Int64[Array, " q"]) -> N
                 f"layer {layer}{window} hides {hidden} of {position + 1} rows from token {position}; a fixture has all "
                 "rows up to the query's. Leave the layer out, or take fewer tokens (--max-tokens)"
             )
+
+
+def check_projection(
+    layer: int, found: Recording, projected: Projected | None, slices: torch.Tensor, positions: Int64[Array, " q"]
+) -> None:
+    """Whether the heads' outputs, as they are, times their slices are what the layer gives.
+
+    A gate or a norm between attention and projection (Qwen3-Next, BitNet) would be missing in the projection, and so
+    would the scales of a quantised weight.
+    """
+    where = f"layer {layer} ({type(found.module).__name__})"
+    if projected is None:
+        raise CaptureError(f"{where} never calls its output projection; what its heads are multiplied by is not known")
+    outputs = found.outputs[:, positions].float()
+    if not _near(outputs.transpose(0, 1).flatten(1), projected.given[positions]):
+        raise CaptureError(
+            f"{where} changes what its heads give (by a gate or a norm) before its output projection; a fixture's "
+            "projection knows of no such step"
+        )
+    expected = torch.einsum("hcd,hqd->qc", slices, outputs)
+    bias = getattr(output_layer(found.module, projected.given.shape[-1]), "bias", None)
+    if not _near(expected if bias is None else expected + bias.detach().float(), projected.made[positions]):
+        raise CaptureError(f"{where} does more in its output projection than multiply by its weight (quantised?)")
+
+
+def _near(expected: torch.Tensor, found: torch.Tensor) -> bool:
+    found = found.float()
+    return bool((expected - found).abs().max() <= _LAYER_TOLERANCE * max(1e-6, float(found.abs().max())))
 
 
 def check_output(name: str, fixture: CapturedReplayFixture, scale: float) -> float:

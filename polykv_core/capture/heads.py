@@ -9,9 +9,10 @@ import numpy as np
 import torch
 import transformers
 
-from polykv_core.arrays import Array, Float32, Int64
-from polykv_core.capture.checking import check_model, check_output, check_rows
-from polykv_core.capture.model import Checkpoint, head_projection
+from polykv_core.arrays import Array, Float32, Int64, frozen
+from polykv_core.capture.checking import check_model, check_output, check_projection, check_rows
+from polykv_core.capture.model import Checkpoint
+from polykv_core.capture.projection import head_projection
 from polykv_core.capture.recording import Recording, recording
 from polykv_core.capture.request import CaptureRequest
 from polykv_core.errors import CaptureError
@@ -19,6 +20,7 @@ from polykv_core.fixture import CAPTURED_REPLAY_FIXTURE_SCHEMA, CapturedReplayFi
 from polykv_core.version import __version__
 
 OnLayer = Callable[[int, int], None]
+Rows = tuple[Float32[Array, "t d"], Float32[Array, "t d"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +76,15 @@ def capture(checkpoint: Checkpoint, text: str, request: CaptureRequest, on_layer
             raise CaptureError(f"head {heads[-1]} is asked for; layer {layer} has {len(found.queries)}, counted from 0")
         check_rows(layer, found, positions)
         slices = head_projection(found.module, *found.queries.shape[::2])
+        check_projection(layer, found, recorder.projected.get(layer), slices, positions)
+        rows = {kv_head: _rows(found, kv_head) for kv_head in {head // found.group for head in heads}}
         for head in heads:
             name = f"L{layer}_H{head}"
             fixture = _fixture(
                 f"{checkpoint.name}:layer{layer}:head{head}",
                 found,
                 head,
+                rows[head // found.group],
                 positions,
                 (unembedding @ slices[head]).numpy(),
                 model_logits,
@@ -140,18 +145,24 @@ def _common(
     }
 
 
+def _rows(found: Recording, kv_head: int) -> Rows:
+    """A KV head's keys and values as arrays that nobody can change: its heads and their queries need no copies."""
+    keys, values = (np.array(rows[kv_head].float().numpy()) for rows in (found.keys, found.values))
+    return frozen(keys), frozen(values)
+
+
 def _fixture(
     model_id: str,
     found: Recording,
     head: int,
+    rows: Rows,
     positions: Int64[Array, " q"],
     projection: Float32[Array, "v d"],
     model_logits: Float32[Array, "q v"] | None,
     labels: Int64[Array, " q"],
     request: CaptureRequest,
 ) -> CapturedReplayFixture:
-    kv_head = head // found.group
-    keys, values = found.keys[kv_head].float().numpy(), found.values[kv_head].float().numpy()
+    keys, values = rows
     outputs = found.outputs[head].float().numpy()
     queries = []
     for index, position in enumerate(positions.tolist()):

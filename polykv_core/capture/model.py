@@ -3,7 +3,7 @@
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from polykv_core.capture.recording import IMPLEMENTATION
 from polykv_core.errors import CaptureError
 
-_PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "wo")
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 
 
@@ -86,9 +85,15 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     with _quiet(), _told(f"{place} cannot be loaded"):
         _check_kind(place, AutoConfig.from_pretrained(folder, **local))
         tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=not extra, attn_implementation=IMPLEMENTATION, **local
+        model, told = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            use_safetensors=not extra,
+            attn_implementation=IMPLEMENTATION,
+            output_loading_info=True,
+            **local,
         )
+        _check_complete(place, told["missing_keys"])
     model.eval()
     name = place.stem if extra else place.resolve().name
     return Checkpoint(name, model, tokenizer)
@@ -99,23 +104,12 @@ def _check_kind(place: Path, config: Any) -> None:
         raise CaptureError(f"{place} is an encoder-decoder model; only causal language models can be captured")
 
 
-def head_projection(module: torch.nn.Module, heads: int, head_dim: int) -> torch.Tensor:
-    """A layer's output projection [head, hidden, d]: what each head's output is multiplied by.
-
-    Its bias, if it has one, belongs to no head. Raises CaptureError where there is none that is known.
-    """
-    for name in _PROJECTIONS:
-        layer = getattr(module, name, None)
-        weight = getattr(layer, "weight", None)
-        if weight is None or weight.ndim != 2:
-            continue
-        # A linear layer holds [hidden, in], GPT-2's Conv1D [in, hidden].
-        matrix = weight.detach().float() if isinstance(layer, torch.nn.Linear) else weight.detach().float().T
-        if matrix.shape[1] == heads * head_dim:
-            return matrix.reshape(len(matrix), heads, head_dim).permute(1, 0, 2)
-    raise CaptureError(
-        f"{type(module).__name__} has no output projection that is known here (looked for {', '.join(_PROJECTIONS)})"
-    )
+def _check_complete(place: Path, missing: Collection[str]) -> None:
+    """What is not in the file is drawn at random by transformers, which says so only in a warning."""
+    if missing:
+        raise CaptureError(
+            f"{place} lacks {len(missing)} of the model's weights, such as {min(missing)}; get the whole checkpoint"
+        )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+from polykv_core.capture.projection import output_layer
 from polykv_core.errors import CaptureError
 
 IMPLEMENTATION = "polykv_capture"
@@ -54,13 +55,26 @@ class Recording:
         return len(self.queries) // len(self.keys)
 
 
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """What a layer's output projection was given [t, heads * d], and what it made of it [t, hidden]."""
+
+    given: torch.Tensor
+    made: torch.Tensor
+
+
 class Recorder:
-    """The recordings of the layers that are asked for, in the order in which the model runs them."""
+    """The recordings of the layers that are asked for, in the order in which the model runs them.
+
+    `projected` is what their output projections did then, so that it can be held against the heads.
+    """
 
     def __init__(self, layers: Collection[int] | None) -> None:
         """Of these layers, or of all."""
         self._layers = layers
         self.found: dict[int, Recording] = {}
+        self.projected: dict[int, Projected] = {}
+        self._hooks: list[Any] = []
 
     def take(self, layer: int, recording: Callable[[], Recording]) -> None:
         """Keep a layer that is asked for. Raises CaptureError for one that runs twice in a pass."""
@@ -68,7 +82,18 @@ class Recorder:
             return
         if layer in self.found:
             raise CaptureError(f"layer {layer} attends more than once (cross attention?), which cannot be captured")
-        self.found[layer] = recording()
+        found = self.found[layer] = recording()
+        heads, _, head_dim = found.outputs.shape
+
+        def note(_module: Any, inputs: Any, output: Any) -> None:
+            self.projected[layer] = Projected(inputs[0][0], output[0])
+
+        self._hooks.append(output_layer(found.module, heads * head_dim).register_forward_hook(note))
+
+    def let_go(self) -> None:
+        """Leave the model as it was."""
+        for hook in self._hooks:
+            hook.remove()
 
 
 _ACTIVE: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
@@ -83,6 +108,7 @@ def recording(layers: Collection[int] | None) -> Iterator[Recorder]:
         yield recorder
     finally:
         _ACTIVE.reset(token)
+        recorder.let_go()
 
 
 def _attention(

@@ -10,9 +10,11 @@ import click
 from polykv_core.capture.request import LOGITS, CaptureRequest
 from polykv_core.commands.options import KINDS, number_set, precision_option
 from polykv_core.commands.shared import Facts, keep, lines, loaded, naming, write
-from polykv_core.errors import CaptureError
+from polykv_core.errors import CaptureError, CodecError
+from polykv_core.options import REFERENCE
 from polykv_core.packs import Precision, pack_bytes
 from polykv_core.program import PASSED, show
+from polykv_core.terminal import complain
 
 _MISSING = "capture needs torch and transformers; install them with: pip install 'polykv[capture]'"
 _DEFAULT = CaptureRequest()
@@ -49,7 +51,7 @@ def capture(model: str, text: str, out: str, precision: Precision, **asked: Any)
     kind = KINDS.get(Path(out).suffix)
     if kind is None:
         raise click.UsageError(f"{out} must end in .safetensors or .npz")
-    keep("--out", out, model, text)
+    keep("--out", out, model, text, *_files_of(model))
     words = loaded(text, _decoded)
     # Read by the libraries as they are imported: no network, and no progress bars but ours.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
@@ -62,8 +64,25 @@ def capture(model: str, text: str, out: str, precision: Precision, **asked: Any)
     with naming(out):
         data = pack_bytes(captured.fixtures, kind, precision, captured.about)
     write(out, data)
+    _warn_of(captured)
     show(f"{out}: {len(captured.fixtures)} heads, {len(data):,} bytes\n{lines(_facts(captured, request))}")
     return PASSED
+
+
+def _files_of(model: str) -> list[str]:
+    """What a checkpoint is read from: its weights above all, which an output must not replace."""
+    folder = Path(model)
+    return [str(path) for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def _warn_of(captured: Any) -> None:
+    """Say what the file cannot be replayed with: the reference's codecs do not take every head size."""
+    head_dim = next(iter(captured.fixtures.values())).head_dim
+    try:
+        for codec in (REFERENCE.pool_codec, REFERENCE.shell_codec):
+            codec.check_head_dim(head_dim)
+    except CodecError as bad:
+        complain("warning", f"the heads replay with --pool-codec exact --shell-codec exact only: {bad}")
 
 
 def _facts(captured: Any, request: CaptureRequest) -> Facts:

@@ -64,4 +64,5 @@ def _heads(paths: tuple[str, ...]) -> tuple[dict[str, CapturedReplayFixture], di
 def _stem(path: str) -> str:
     """A file's name as a head's: letters, digits, _ and - only."""
     name = Path(path).name.removesuffix(".gz").removesuffix(".json")
-    return "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    stem = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    return stem or "head"

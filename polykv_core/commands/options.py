@@ -48,11 +48,12 @@ def number_set(_ctx: click.Context, param: click.Parameter, text: str | None) ->
     if text is None or text.strip() == "all":
         return None
     found: set[int] = set()
+    name = (param.name or "").replace("_", "-")
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         first, last = _place(low), _place(high if dash else low)
         if first is None or last is None or last < first:
-            raise click.UsageError(f"--{param.name} has {part.strip()!r}; expected numbers and ranges such as 0,3-5")
+            raise click.UsageError(f"--{name} has {part.strip()!r}; expected numbers and ranges such as 0,3-5")
         found.update(range(first, last + 1))
     return frozenset(found)
 

@@ -20,7 +20,7 @@ _FILES = {
     "csv": "Write every candidate as a table there.",
 }
 
-_CALLED = {"junit": "JUnit", "html": "HTML", "csv": "CSV"}
+_CALLED = {"junit": "JUnit", "html": "HTML", "csv": "CSV", "json": "JSON"}
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +37,8 @@ class Outputs:
 
     def __init__(self, given: dict[str, Any], inputs: Sequence[str | None], fixtures: int) -> None:
         """Take the paths out of what was given. Raises click.UsageError for those that cannot all be written."""
-        self._paths: dict[str, str] = {name: path for name in _FILES if (path := given.pop(name)) is not None}
+        named = {name: given.pop(name, None) for name in (*_FILES, "json")}
+        self._paths: dict[str, str] = {name: path for name, path in named.items() if path is not None}
         self._folder: str | None = given.pop("receipts")
         self._inputs = inputs
         for name, path in self._paths.items():
@@ -58,10 +59,20 @@ class Outputs:
         """Whether a receipt is to be written anywhere, which one with a number that is not finite cannot be."""
         return self._folder is not None or bool({"receipt", "html"} & self._paths.keys())
 
-    def written(self, outcomes: Sequence[Outcome], parts: Sequence[ReportPart]) -> list[tuple[str, str]] | None:
-        """Write everything, and say what as facts; None where standard output took one of them and wants no table."""
+    @property
+    def only_json(self) -> bool:
+        """Whether nothing else is to be written."""
+        return self._folder is None and not self._paths.keys() - {"json"}
+
+    def written(
+        self, outcomes: Sequence[Outcome], parts: Sequence[ReportPart], json_text: Callable[[], str] | None = None
+    ) -> list[tuple[str, str]] | None:
+        """Write everything, and say what as facts; None where standard output took one of them and wants no table.
+
+        `json_text` makes what `--json` writes, for a command that has it.
+        """
         told, silent = [], False
-        for name, data in self._contents(outcomes, parts):
+        for name, data in self._contents(outcomes, parts, json_text):
             path = self._paths[name]
             if is_shown(path):
                 show(data)
@@ -74,7 +85,9 @@ class Outputs:
             told.append(("Receipts", self._written_receipts(self._folder, receipts)))
         return None if silent else told
 
-    def _contents(self, outcomes: Sequence[Outcome], parts: Sequence[ReportPart]) -> Iterator[tuple[str, bytes]]:
+    def _contents(
+        self, outcomes: Sequence[Outcome], parts: Sequence[ReportPart], json_text: Callable[[], str] | None
+    ) -> Iterator[tuple[str, bytes]]:
         receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
         makers: dict[str, tuple[bool, Callable[[], str]]] = {
             "receipt": (bool(receipts), lambda: receipts[0].to_json()),
@@ -83,6 +96,8 @@ class Outputs:
             "html": (True, lambda: html_report(parts, [one for one in outcomes if one.receipt is None])),
             "csv": (bool(receipts), lambda: candidates_csv(receipts)),
         }
+        if json_text is not None:
+            makers["json"] = (True, json_text)
         for name, (possible, make) in makers.items():
             if possible and name in self._paths:
                 yield name, make().encode("utf-8")

@@ -4,11 +4,15 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 
 import click
 
-from polykv_core.commands.shared import Facts, fixture_at, is_shown, lines, naming, write
-from polykv_core.config import CapturedReplayConfig, parse_ks
+from polykv_core.commands.options import number_set
+from polykv_core.commands.outputs import Outputs
+from polykv_core.commands.shared import fixture_at, lines, naming
+from polykv_core.config import CapturedReplayConfig
+from polykv_core.errors import SweepError
 from polykv_core.options import ReplayOptions
 from polykv_core.program import FAILED, PASSED, show
 from polykv_core.sweep.items import SweepItem
@@ -17,12 +21,19 @@ from polykv_core.sweep.pareto import Split, shared_tokens_curve
 SPLITS_SCHEMA = "polykv_shared_tokens_v1"
 
 
+def splits_asked(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """The numbers of a list; none of them for `auto`."""
+    if text is None or text.strip() == "auto":
+        return None if text is None else ()
+    return tuple(sorted(number_set(ctx, param, text) or ()))
+
+
 def splits(
     items: Sequence[SweepItem],
-    asked: str,
+    asked: Sequence[int],
     config: CapturedReplayConfig,
     options: ReplayOptions,
-    json_path: str | None,
+    outputs: Outputs,
 ) -> int:
     """Replay the one head at each split, and say which splits no other one beats in quality and bytes.
 
@@ -30,30 +41,29 @@ def splits(
     """
     if len(items) != 1:
         raise click.UsageError(f"--shared-tokens is about one head, and {len(items)} are given; name one as FILE#HEAD")
+    if not outputs.only_json:
+        raise click.UsageError(
+            "--shared-tokens is about one head, of which --json alone is written; leave the others out"
+        )
     (item,) = items
     place = item.file if item.head is None else f"{item.file}#{item.head}"
-    fixture = fixture_at(place)
-    counts = None if asked.strip() == "auto" else parse_ks(asked)
     with naming(place):
-        curve = shared_tokens_curve(fixture, config, options, counts)
-    told: Facts = [("Fixture", place), ("Model", fixture.model_id)]
-    silent = False
-    if json_path is not None:
-        data = json.dumps(
-            {"schema_version": SPLITS_SCHEMA, "model_id": fixture.model_id, "splits": [_fields(one) for one in curve]},
-            indent=2,
-        ).encode()
-        silent = is_shown(json_path)
-        if silent:
-            show(data)
-        else:
-            write(json_path, data)
-            told.append(("JSON", json_path))
-    if not silent:
+        if item.fault is not None:
+            raise SweepError(item.fault)
+        fixture = fixture_at(place)
+        curve = shared_tokens_curve(fixture, config, options, asked or None)
+    told = outputs.written([], [], partial(_json, fixture.model_id, curve))
+    if told is not None:
         from polykv_core.sweep_tables import splits_text  # rich is slow to import, and only tables need it
 
-        show(f"{lines(told)}\n{splits_text(curve)}")
+        facts = [("Fixture", place), ("Model", fixture.model_id), *told]
+        show(f"{lines(facts)}\n{splits_text(curve)}")
     return PASSED if any(split.passed for split in curve) else FAILED
+
+
+def _json(model_id: str, curve: Sequence[Split]) -> str:
+    record = {"schema_version": SPLITS_SCHEMA, "model_id": model_id, "splits": [_fields(split) for split in curve]}
+    return json.dumps(record, indent=2)
 
 
 def _fields(split: Split) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """`polykv sweep`: every head of some files, one verdict for the model."""
 
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -11,11 +10,11 @@ import click
 from polykv_core.commands.options import gate_options, number_set, replay_options, settings_at
 from polykv_core.commands.outputs import Outputs
 from polykv_core.commands.replay import exit_code
-from polykv_core.commands.shared import file_and_head, is_shown, keep, lines, write
-from polykv_core.commands.splits import splits
+from polykv_core.commands.shared import file_and_head, lines
+from polykv_core.commands.splits import splits, splits_asked
 from polykv_core.program import show
 from polykv_core.sweep.executors import cluster, local
-from polykv_core.sweep.items import SweepItem, sweep_items
+from polykv_core.sweep.items import SweepItem, absolute, sweep_items
 from polykv_core.sweep.ledger import Ledger
 from polykv_core.sweep.result import HeadResult
 from polykv_core.sweep.run import run
@@ -35,10 +34,13 @@ from polykv_core.terminal import complain
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes here.  [default: one for each core]")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster instead, such as tcp://host:8786.")
 @click.option("--again", is_flag=True, help="Replay heads anew that an earlier sweep has done.")
-@click.option("--shared-tokens", metavar="N,N|auto", help="For one head: quality and bytes at other splits.")
 @click.option(
-    "--json", "json_path", metavar="PATH", help="Write the verdict and each head there; - is standard output."
+    "--shared-tokens",
+    metavar="N,N|auto",
+    callback=splits_asked,
+    help="For one head: quality and bytes at other splits.",
 )
+@click.option("--json", metavar="PATH", help="Write the verdict and each head there; - is standard output.")
 @click.option("--junit", metavar="PATH", help="Write a JUnit report there: a test case for each gate of each k.")
 @click.option("--markdown", metavar="PATH", help="Write a summary there, fit for a pull request.")
 @click.option("--csv", metavar="PATH", help="Write every candidate of every head as a table there.")
@@ -49,20 +51,18 @@ def sweep(files: tuple[str, ...], config: str | None, **given: Any) -> int:
     What is done is kept: a sweep that was stopped goes on where it was.
     """
     workers, scheduler, again = (given.pop(name) for name in ("workers", "scheduler", "again"))
-    layers, heads, shared, json_path = (given.pop(name) for name in ("layers", "heads", "shared_tokens", "json_path"))
+    layers, heads, shared = (given.pop(name) for name in ("layers", "heads", "shared_tokens"))
     if workers is not None and scheduler is not None:
         raise click.UsageError("--workers is for processes here, and --scheduler for a cluster; give one of them")
-    keep("--json", json_path, *files, config)
-    given |= {"receipt": None, "html": None}  # what a replay of few fixtures writes besides
     outputs = Outputs(given, [*files, config], len(files))
     settings, options = settings_at(config, given)
     items = _items(files, layers, heads)
     if shared is not None:
-        return splits(items, shared, settings, options, json_path)
+        return splits(items, shared, settings, options, outputs)
     start = partial(local, workers) if scheduler is None else partial(cluster, scheduler)
     found = run(items, SweepRequest(settings.candidate_ks, options), start=start, ledger=Ledger(anew=again))
     results = _in_order(items, _told(found, len(items)))
-    return _reported(verdict(results, settings), outputs, json_path)
+    return _reported(verdict(results, settings), outputs)
 
 
 def _items(files: Sequence[str], layers: frozenset[int] | None, heads: frozenset[int] | None) -> list[SweepItem]:
@@ -71,8 +71,8 @@ def _items(files: Sequence[str], layers: frozenset[int] | None, heads: frozenset
     chosen: dict[str, set[str]] = {}
     for file, head in named:
         if head is not None:
-            chosen.setdefault(os.path.abspath(file), set()).add(head)
-    whole = {os.path.abspath(file) for file, head in named if head is None}
+            chosen.setdefault(absolute(file), set()).add(head)
+    whole = {absolute(file) for file, head in named if head is None}
     items = sweep_items([file for file, _ in named], layers, heads)
     for file, asked in chosen.items():
         missing = asked - {item.head for item in items if item.file == file}
@@ -100,17 +100,9 @@ def _in_order(items: Sequence[SweepItem], results: Sequence[HeadResult]) -> list
     return [by_item[item] for item in items if item in by_item]
 
 
-def _reported(judged: SweepVerdict, outputs: Outputs, json_path: str | None) -> int:
+def _reported(judged: SweepVerdict, outputs: Outputs) -> int:
     """Write what was asked for, say how it went, and give the exit code."""
-    told = outputs.written(outcomes(judged), [])
-    if json_path is not None:
-        data = sweep_json(judged).encode()
-        if is_shown(json_path):
-            show(data)
-            told = None
-        else:
-            write(json_path, data)
-            told = told if told is None else [*told, ("JSON", json_path)]
+    told = outputs.written(outcomes(judged), [], partial(sweep_json, judged))
     for head in judged.errors:
         complain("error", head.error or head.name)
     if told is not None:

@@ -81,9 +81,14 @@ def opened(source: str | os.PathLike[str] | bytes) -> Container:
     except _UNREADABLE as bad:
         raise FixtureError(f"the file is damaged or cut off: {_line(bad)}") from None
     for name in container.names:
-        if not _NAME.fullmatch(name):
+        if not is_array_name(name):
             raise FixtureError(f"the file has an array called {shown(name)}; names are letters, digits, _ - and dots")
     return container
+
+
+def is_array_name(name: str) -> bool:
+    """Whether an array may be called so: no path, and nothing that a program might take for one."""
+    return _NAME.fullmatch(name) is not None
 
 
 def safetensors_bytes(arrays: Mapping[str, Array], layout: str) -> bytes:

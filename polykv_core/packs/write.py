@@ -11,7 +11,7 @@ from polykv_core.arrays import Array, Float32, Int64
 from polykv_core.canonical import sha256_of
 from polykv_core.errors import FixtureError
 from polykv_core.fixture import CapturedReplayFixture
-from polykv_core.packs.containers import npz_bytes, safetensors_bytes
+from polykv_core.packs.containers import is_array_name, npz_bytes, safetensors_bytes
 from polykv_core.packs.pack import ARRAYS, PACK_FORMAT
 
 Kind = Literal["safetensors", "npz"]
@@ -33,15 +33,16 @@ def pack_bytes(
     arrays: dict[str, Array] = {}
     stored: dict[tuple[object, ...], str] = {}
     heads = []
-    for name, fixture in fixtures.items():
+    for index, (name, fixture) in enumerate(fixtures.items()):
         elsewhere: dict[str, str] = {}
+        prefix = name if is_array_name(name) else f"head_{index}_of_{len(fixtures)}"
         for role, array in _arrays(fixture).items():
-            own = f"{name}.{role}"
+            own = f"{prefix}.{role}"
             narrow = _narrowed(own, array, precision)
             place = stored.setdefault((narrow.dtype, narrow.shape, sha256_of(narrow.tobytes())), own)
             if place == own:
                 arrays[own] = narrow
-            else:
+            if place != f"{name}.{role}":
                 elsewhere[role] = place
         heads.append(
             {

@@ -38,8 +38,10 @@ def cache_bytes(footprints: Mapping[SweepItem, Footprint]) -> CacheBytes | None:
     """Each KV head of each layer of each model once. None where there is no head."""
     once: dict[object, Footprint] = {}
     tables: dict[str, int] = {}
+    # A head may come from two files, of which one tells its KV head.
+    told = {_place(item): item.kv_head for item in footprints if item.kv_head is not None}
     for item, footprint in footprints.items():
-        once.setdefault(_kv_head(item), footprint)
+        once.setdefault(_cache_of(item, told.get(_place(item))), footprint)
         tables[item.model] = max(tables.get(item.model, 0), footprint.table_bytes)
     counted = once.values()
     if not counted:
@@ -55,9 +57,13 @@ def cache_bytes(footprints: Mapping[SweepItem, Footprint]) -> CacheBytes | None:
     )
 
 
-def _kv_head(item: SweepItem) -> object:
-    """What has one cache: the KV head where the file tells it, else the head, else whatever the item is."""
-    if item.layer is None or (item.kv_head is None and item.head_index is None):
+def _place(item: SweepItem) -> tuple[object, ...]:
+    return item.model, item.layer, item.head_index
+
+
+def _cache_of(item: SweepItem, kv_head: int | None) -> object:
+    """What has one cache: the KV head where a file tells it, else the head, else whatever the item is."""
+    if item.layer is None or (kv_head is None and item.head_index is None):
         return item.name
-    shared = item.kv_head is not None
-    return item.model, item.layer, shared, item.kv_head if shared else item.head_index
+    shared = kv_head is not None
+    return item.model, item.layer, shared, kv_head if shared else item.head_index

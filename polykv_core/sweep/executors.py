@@ -1,6 +1,8 @@
 """Where the work of a sweep is done: on this machine, or on a Dask cluster. Both are executors of one kind."""
 
+import logging
 import os
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -18,6 +20,8 @@ _PATIENCE = 10.0
 # Seconds after which a cluster without any worker is given up; clusters that grow by themselves take a while to do so.
 _PATIENCE_WITHOUT_WORKERS = 120.0
 _ASK_EVERY = 5.0
+
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/:]+:\d{1,5}|((tcp|tls|ws|wss|ucx)://)?\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 _check = Checks(SweepError)
 
@@ -66,6 +70,10 @@ def cluster(address: str, patience: float = _PATIENCE) -> Crew:
         killed = import_module("distributed.scheduler").KilledWorker
     except ImportError:
         raise SweepError("--scheduler needs distributed; install it with: pip install 'polykv[cluster]'") from None
+    if not _ADDRESS.fullmatch(address):
+        raise SweepError(f"the scheduler's address is {shown(address)}; expected one such as tcp://10.0.0.7:8786")
+    # What cannot be reached is told below; the library would tell it as well, in tracebacks.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=patience, set_as_default=False, name="polykv-sweep")
     except (OSError, ValueError, TypeError, TimeoutError, ImportError) as bad:

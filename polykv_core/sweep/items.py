@@ -51,7 +51,7 @@ def sweep_items(
     `layers` and `heads` keep only those. A file that cannot be opened is an item with a fault, whatever is kept.
     Raises SweepError if nothing is left.
     """
-    paths = list(dict.fromkeys(os.path.abspath(file) for file in files))
+    paths = list(dict.fromkeys(map(absolute, files)))
     if not paths:
         raise SweepError("there is no file to sweep; give at least one fixture")
     labels = _labels(paths)
@@ -62,6 +62,12 @@ def sweep_items(
     if not kept:
         raise SweepError(_nothing_left(found, layers, heads))
     return kept
+
+
+def absolute(file: str | os.PathLike[str]) -> str:
+    """A path that means the same in another process: there /dev/stdin would be another file."""
+    path = os.path.abspath(file)
+    return os.path.realpath(path) if path.startswith(("/dev/", "/proc/")) else path
 
 
 def _items(path: str, label: str) -> list[SweepItem]:
