@@ -64,7 +64,10 @@ def dask(tmp_path):
 
 @needs_distributed
 def test_a_cluster_gives_the_results_that_the_work_gives_here_though_a_worker_is_killed(dask, tmp_path):
-    """To the last byte, every head once; the heads of the worker that dies are done by the other one."""
+    """To the last byte, each once; the heads of the worker that dies are done by the other one.
+
+    A head whose result was just fetched may be done again meanwhile: the scheduler may not have heard of that yet.
+    """
     file, ledger = pack(tmp_path), Ledger(tmp_path / "ledger")
     workers = [dask.worker(), dask.worker()]
     items, results = sweep_items([file]), []
@@ -74,7 +77,8 @@ def test_a_cluster_gives_the_results_that_the_work_gives_here_though_a_worker_is
             wait_for(Path(f"{file}.waits").exists)
             workers[0].kill()
             Path(f"{file}.go").touch()
-    assert sorted(worked_on(file)) == sorted(result.item.head for result in results) == [item.head for item in items]
+    assert sorted(result.item.head for result in results) == [item.head for item in items]
+    assert set(worked_on(file)) == {item.head for item in items}
     for result in results:
         here = work(result.item, REQUEST, Source.at(result.item.file))
         assert replace(result, seconds=0.0).to_bytes() == replace(here, seconds=0.0).to_bytes()
