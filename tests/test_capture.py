@@ -1,6 +1,8 @@
 """Capturing: what a model's heads saw is what the file holds, or the capture says why it cannot."""
 
+import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,9 @@ from command_line import assert_one_error_line, one_line, polykv, polykv_process
 
 if not (find_spec("torch") and find_spec("transformers")):
     pytest.skip("needs the capture extra: pip install 'polykv[capture]'", allow_module_level=True)
+
+# Read as the libraries are imported: no test asks a server for anything.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 import transformers as hf
@@ -29,8 +34,8 @@ from polykv_core.errors import CaptureError
 from polykv_core.packs import open_pack
 from polykv_core.scale import fit_scale
 
-# torch and transformers warn about themselves; that says nothing about this project.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+# Other versions of these libraries may warn about themselves, which says nothing about this project.
+pytestmark = pytest.mark.filterwarnings(r"ignore::Warning:(torch|transformers|tokenizers|accelerate)(\..*)?")
 
 VOCAB = 48
 WORDS = [f"w{number}" for number in range(VOCAB)]
@@ -135,6 +140,26 @@ def text(tmp_path):
 EACH = pytest.mark.parametrize("name", CONFIGS)
 
 
+def subset(checkpoint, found, head):
+    """The tokens that the rows of a head's projection are of: each is its token's row of the unembedding times W_o."""
+    fixture, about = found.fixtures[head], found.about[head]
+    (out,) = [
+        module
+        for name, module in checkpoint.model.named_modules()
+        if f".{about['layer']}." in name and name.endswith(("self_attn.o_proj", "attn.c_proj"))
+    ]
+    # [in, hidden]: a linear layer holds it the other way round, GPT-2's Conv1D as it is.
+    weight = (out.weight.T if isinstance(out, torch.nn.Linear) else out.weight).detach().numpy()
+    columns = weight[about["head"] * fixture.head_dim :][: fixture.head_dim]
+    rows = checkpoint.model.lm_head.weight.detach().numpy() @ columns.T
+    apart = np.abs(rows[None] - fixture.output_projection[:, None]).max(axis=2)
+    tokens = apart.argmin(axis=1)
+    assert apart.min(axis=1).max() < 1e-5
+    assert np.array_equal(tokens, np.unique(tokens))
+    assert hashlib.sha256(tokens.astype("<i8").tobytes()).hexdigest() == about["vocabulary_sha256"]
+    return tokens
+
+
 @EACH
 def test_recomputed_attention_is_the_captured_output(captured, name):
     """For every head of every model, in float64, with the scale that the capture tells."""
@@ -184,29 +209,39 @@ def test_labels_are_the_text_s_next_tokens_and_logits_the_head_s_own(captured, n
     """The labels lie in the vocabulary subset; local logits are the projection of the exact output."""
     checkpoint, found = captured(name)
     tokens = checkpoint.tokens(TEXT).numpy()
-    for fixture in found.fixtures.values():
-        assert len(fixture.output_projection) == REQUEST.vocab
-        for query, position in zip(fixture.queries, found.about["L0_H0"]["positions"], strict=True):
+    for head, fixture in found.fixtures.items():
+        vocabulary = subset(checkpoint, found, head)
+        assert len(vocabulary) == REQUEST.vocab
+        for query, position in zip(fixture.queries, found.about[head]["positions"], strict=True):
             assert query.row_count == position + 1
+            assert vocabulary[query.label_token] == tokens[position + 1]
             expected = fixture.output_projection @ query.exact_attention_output
             np.testing.assert_allclose(query.exact_logits, expected, rtol=0, atol=1e-5)
-    labels = {tuple(query.label_token for query in fixture.queries) for fixture in found.fixtures.values()}
-    assert len(labels) == 1
-    following = [tokens[position + 1] for position in found.about["L0_H0"]["positions"]]
-    # The same tokens get the same label, others another one, in the order of the subset.
-    assert np.array_equal(np.argsort(np.argsort(following)), np.argsort(np.argsort(labels.pop())))
 
 
-def test_model_logits_are_the_whole_model_s(captured, checkpoints):
+@EACH
+def test_every_head_has_the_same_tokens_and_the_same_seed(captured, name):
+    """A cache has one pool, and a sweep compares heads over one vocabulary."""
+    checkpoint, found = captured(name)
+    assert len({tuple(subset(checkpoint, found, head)) for head in found.fixtures}) == 1
+    assert {(fixture.seed, fixture.shared_tokens) for fixture in found.fixtures.values()} == {(3, 10)}
+    kv_heads = [found.about[f"L1_H{head}"]["kv_head"] for head in range(4)]
+    assert kv_heads == ([0, 1, 2, 3] if name == "gpt2" else [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("vocab", [24, VOCAB], ids=["a subset", "all tokens"])
+def test_model_logits_are_the_whole_model_s(captured, checkpoints, vocab):
     """At the query's token, over the subset."""
     checkpoint, _ = captured("llama")
-    request = CaptureRequest(queries=5, shared_tokens=10, vocab=VOCAB, logits="model")
+    request = CaptureRequest(queries=5, shared_tokens=10, vocab=vocab, logits="model")
     found = capture(checkpoint, TEXT, request)
+    vocabulary = subset(checkpoint, found, "L1_H3")
+    assert len(vocabulary) == vocab
     own = hf.AutoModelForCausalLM.from_pretrained(checkpoints("llama"), attn_implementation="eager").eval()
     with torch.no_grad():
         logits = own(checkpoint.tokens(TEXT)[None]).logits[0].numpy()
     for query, position in zip(found.fixtures["L1_H3"].queries, found.about["L1_H3"]["positions"], strict=True):
-        np.testing.assert_allclose(query.exact_logits, logits[position], rtol=0, atol=1e-4)
+        np.testing.assert_allclose(query.exact_logits, logits[position][vocabulary], rtol=0, atol=1e-4)
 
 
 def test_a_head_s_scale_is_found_again_from_its_capture(captured):
