@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,9 +14,10 @@ from pathlib import Path
 import pytest
 import sweeping
 from support import ROOT
-from sweeping import KS, pack, wait_for, worked_on
+from sweeping import KS, PATIENCE, pack, wait_for, worked_on
 
 from polykv_core.errors import SweepError
+from polykv_core.sweep import executors
 from polykv_core.sweep.executors import cluster
 from polykv_core.sweep.items import sweep_items
 from polykv_core.sweep.ledger import Ledger
@@ -42,6 +44,22 @@ class Cluster:
         once = ("--nthreads", 1, "--no-nanny", "--memory-limit", 0, "--local-directory", self.folder)
         return self.started("dask_worker", self.address, *once)
 
+    def wait_for_workers(self, count):
+        """Until so many are there."""
+        with self.client() as client:
+            client.wait_for_workers(count, timeout=PATIENCE)
+
+    def tasks(self):
+        """How many calls the scheduler knows of: those that wait, are done, or whose result somebody holds."""
+        with self.client() as client:
+            return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+
+    def client(self):
+        """Somebody to ask the scheduler."""
+        from distributed import Client
+
+        return Client(self.address, timeout=PATIENCE, set_as_default=False)
+
     def started(self, module, *arguments):
         """A process of Dask's; what it says goes to nobody."""
         process = subprocess.Popen(
@@ -64,21 +82,20 @@ def dask(tmp_path):
 
 @needs_distributed
 def test_a_cluster_gives_the_results_that_the_work_gives_here_though_a_worker_is_killed(dask, tmp_path):
-    """To the last byte, each once; the heads of the worker that dies are done by the other one.
-
-    A head whose result was just fetched may be done again meanwhile: the scheduler may not have heard of that yet.
-    """
+    """To the last byte, each once; the heads of the worker that dies are done by the other one."""
     file, ledger = pack(tmp_path), Ledger(tmp_path / "ledger")
-    workers = [dask.worker(), dask.worker()]
+    workers = dask.worker(), dask.worker()
+    dask.wait_for_workers(2)
     items, results = sweep_items([file]), []
-    for result in run(items, REQUEST, start=partial(two, dask.address), ledger=ledger, work=sweeping.held_up):
+    for result in run(items, REQUEST, start=partial(cluster, dask.address), ledger=ledger, work=sweeping.held_up):
         results.append(result)
         if len(results) == 3:
             wait_for(Path(f"{file}.waits").exists)
+            wait_for(lambda: dask.tasks() == len(items) - len(results))
             workers[0].kill()
             Path(f"{file}.go").touch()
     assert sorted(result.item.head for result in results) == [item.head for item in items]
-    assert set(worked_on(file)) == {item.head for item in items}
+    assert sorted(worked_on(file)) == [item.head for item in items]
     for result in results:
         here = work(result.item, REQUEST, Source.at(result.item.file))
         assert replace(result, seconds=0.0).to_bytes() == replace(here, seconds=0.0).to_bytes()
@@ -86,8 +103,25 @@ def test_a_cluster_gives_the_results_that_the_work_gives_here_though_a_worker_is
 
 
 @needs_distributed
-def test_a_sweep_whose_scheduler_dies_says_so_and_keeps_what_is_done(dask, tmp_path):
-    """It does not wait for ever."""
+def test_workers_that_join_later_get_work_as_well(dask, tmp_path, monkeypatch):
+    """As many heads are handed out as keep all of them busy."""
+    monkeypatch.setattr(executors, "_ASK_EVERY", 0.1)
+    file = pack(tmp_path, heads=5)
+    dask.worker()
+    results = run(sweep_items([file]), REQUEST, start=partial(cluster, dask.address), work=sweeping.held_up)
+    for _ in range(5):
+        next(results)
+    dask.worker()
+    dask.wait_for_workers(2)
+    threading.Thread(target=lambda: (wait_for(lambda: dask.tasks() == 5), Path(f"{file}.go").touch())).start()
+    assert len(list(results)) == 5
+
+
+@needs_distributed
+@pytest.mark.parametrize("ask_every", [0.0, PATIENCE])
+def test_a_sweep_whose_scheduler_dies_says_so_and_keeps_what_is_done(dask, tmp_path, monkeypatch, ask_every):
+    """It does not wait for ever, whether it hears of that from its heads or when it asks how many workers there are."""
+    monkeypatch.setattr(executors, "_ASK_EVERY", ask_every)
     file, ledger = pack(tmp_path), Ledger(tmp_path / "ledger")
     dask.worker()
     results = run(
@@ -123,13 +157,6 @@ def test_without_the_extra_it_is_told_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(SweepError, match=r"^--scheduler needs distributed; install it with: pip install 'polykv\[clus"):
         cluster("tcp://127.0.0.1:8786")
-
-
-def two(address):
-    """The workers of a cluster, once both are there."""
-    crew = cluster(address, sweeping.PATIENCE)
-    crew.executor._client.wait_for_workers(2, timeout=sweeping.PATIENCE)
-    return crew
 
 
 def nobody():

@@ -1,6 +1,7 @@
 """Where the work of a sweep is done: on this machine, or on a Dask cluster. Both are executors of one kind."""
 
 import logging
+import math
 import os
 import re
 import time
@@ -23,6 +24,8 @@ _ASK_EVERY = 5.0
 
 _ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/:]+:\d{1,5}|((tcp|tls|ws|wss|ucx)://)?\[[0-9a-fA-F:]+\]:\d{1,5}")
 
+GONE = "the workers are gone; run the sweep again: finished heads are kept"
+
 _check = Checks(SweepError)
 
 
@@ -30,13 +33,13 @@ _check = Checks(SweepError)
 class Crew:
     """Workers that stand ready.
 
-    `size` heads are done at once. A future raises one of `lost` where its worker died. `check` raises SweepError once
+    `size()` heads are done at once. A future raises one of `lost` where its worker died. `check` raises SweepError once
     there is nobody left to work; `end` ends the work, also what has begun.
     """
 
     name: str
     executor: Executor
-    size: int
+    size: Callable[[], int]
     lost: tuple[type[BaseException], ...]
     check: Callable[[], None]
     end: Callable[[], None]
@@ -50,7 +53,7 @@ def local(workers: int | None = None) -> Crew:
     count = default_workers() if workers is None else _check.integer(workers, "workers", low=1, high=_MOST_WORKERS)
     executor = LocalWorkers(count)
     name = f"{count} {'process' if count == 1 else 'processes'} on this machine"
-    return Crew(name, executor, count, (WorkerLost,), lambda: None, executor.kill)
+    return Crew(name, executor, lambda: count, (WorkerLost,), lambda: None, executor.kill)
 
 
 def default_workers() -> int:
@@ -86,7 +89,6 @@ def cluster(address: str, patience: float = _PATIENCE) -> Crew:
         raise SweepError(
             f"the scheduler at {shown(address)} has no workers; start some with: dask worker {address}"
         ) from None
-    size = sum(client.nthreads().values())
     # Two heads of the same file are two calls, whatever their arguments have in common.
     executor = client.get_executor(pure=False)
 
@@ -95,27 +97,40 @@ def cluster(address: str, patience: float = _PATIENCE) -> Crew:
         client.close()
 
     watch = _Watch(client, address)
-    return Crew(f"the cluster at {address}", executor, size, (killed,), watch.check, end)
+    return Crew(f"the cluster at {address}", executor, watch.size, (killed,), watch.check, end)
 
 
 class _Watch:
-    """Keeps an eye on whether a cluster has any worker."""
+    """Keeps an eye on how many workers a cluster has: they come and go."""
 
     def __init__(self, client: Any, address: str) -> None:
         """Of a connected client."""
         self._client = client
         self._address = address
-        self._seen = self._looked = time.monotonic()
+        self._size = 0
+        self._seen = time.monotonic()
+        self._looked = -math.inf
+
+    def size(self) -> int:
+        """The workers' threads; the scheduler is asked now and then."""
+        now = time.monotonic()
+        if now - self._looked >= _ASK_EVERY:
+            self._looked = now
+            self._size = sum(self._threads().values())
+            if self._size:
+                self._seen = now
+        return self._size
+
+    def _threads(self) -> dict[str, int]:
+        """Of each worker. Raises SweepError if the scheduler is gone."""
+        try:
+            return self._client.nthreads()
+        except (OSError, AttributeError):  # a client that lost its scheduler, and one that has given up on it
+            raise SweepError(GONE) from None
 
     def check(self) -> None:
-        """Raise SweepError once there was none for long; the scheduler is asked now and then."""
-        now = time.monotonic()
-        if now - self._looked < _ASK_EVERY:
-            return
-        self._looked = now
-        if self._client.nthreads():
-            self._seen = now
-        elif now - self._seen > _PATIENCE_WITHOUT_WORKERS:
+        """Raise SweepError once there was none for long."""
+        if self.size() == 0 and time.monotonic() - self._seen > _PATIENCE_WITHOUT_WORKERS:
             raise SweepError(
                 f"the scheduler at {self._address} has had no workers for {_PATIENCE_WITHOUT_WORKERS:.0f} s; "
                 "start some and run the sweep again: finished heads are kept"

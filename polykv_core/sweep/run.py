@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass
 
 from polykv_core.errors import SweepError
-from polykv_core.sweep.executors import Crew, local
+from polykv_core.sweep.executors import GONE, Crew, local
 from polykv_core.sweep.items import SweepItem
 from polykv_core.sweep.ledger import Ledger, ledger_key
 from polykv_core.sweep.result import HeadResult
@@ -118,16 +118,13 @@ class _Sweep:
 
     def _hand_out(self, waiting: deque[_Task]) -> None:
         """As many as keep the workers busy; those that lost a worker one by one, when nobody else is at work."""
-        while waiting and len(self.out) < _HANDED_OUT * self.crew.size:
+        while waiting and len(self.out) < _HANDED_OUT * max(1, self.crew.size()):
             self._submit(waiting.popleft())
         if self.alone and not self.out:
             self._submit(self.alone.popleft())
 
     def _finished(self) -> list[HeadResult]:
-        """What was done by now, or soon is.
-
-        No future of it is left behind here: a cluster does a head again if its worker dies while somebody holds that.
-        """
+        """What was done by now, or soon is."""
         done, _ = wait(self.out, _LOOK_EVERY, FIRST_COMPLETED)
         if not done:
             self.crew.check()
@@ -142,7 +139,7 @@ class _Sweep:
         try:
             result = future.result()
         except CancelledError:
-            raise SweepError("the workers are gone; run the sweep again: finished heads are kept") from None
+            raise SweepError(GONE) from None
         except self.crew.lost:
             self.lost[task] += 1
             if self.lost[task] < _MOST_LOST:
