@@ -13,13 +13,12 @@ from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.gates import CandidateReplayMetrics, measured_candidate
 from polykv_core.measure import OnQuery, keep_going, measure
 from polykv_core.options import ReplayOptions
-from polykv_core.scale import FITS
+from polykv_core.scale import FITS, SAME_SCALE
 
 # The floor is the first thing to say where it makes up at least this share of the divergence; below, it is noise.
 _FLOOR_SHARE, _FLOOR_NATS = 0.5, 0.01
 # Output cosine that a step may cost without being worth a sentence.
 _NOTHING = 0.01
-_SAME_SCALE = 1e-3
 _IN_ORDER = 0.8  # rank correlation
 _FINER_CODEWORDS, _FINER_BITS = 256, 12
 _FINER_POOL, _FINER_SHELL = FibQuant(codeword_count=_FINER_CODEWORDS), TurboQuant(bits=_FINER_BITS)
@@ -86,11 +85,11 @@ def _changes(explanation: Explanation) -> Iterator[tuple[str, ReplayOptions, int
     yield "as replayed", used, 0
     natural, fitted = 1.0 / math.sqrt(head_dim), explanation.scale.scale
     scaled = replace(used, attention_scale="inverse_sqrt_head_dim")
-    if not math.isclose(explanation.used_scale, natural, rel_tol=_SAME_SCALE):
+    if not math.isclose(explanation.used_scale, natural, rel_tol=SAME_SCALE):
         yield f"scale 1/sqrt({head_dim})", scaled, 0
         if _codes_query(explanation, "pool"):
             yield f"scale 1/sqrt({head_dim}) and exact query", replace(scaled, query_coding="exact"), 0
-    if not any(math.isclose(fitted, other, rel_tol=_SAME_SCALE) for other in (explanation.used_scale, natural)):
+    if not any(math.isclose(fitted, other, rel_tol=SAME_SCALE) for other in (explanation.used_scale, natural)):
         yield f"scale {fitted:.4g}, as fitted", replace(used, attention_scale=fitted), 0
     if _codes_query(explanation, "pool"):
         yield "exact query", replace(used, query_coding="exact"), 0
@@ -116,7 +115,7 @@ def _floor(floor: float, last: float) -> str:
 
 def _recomputed(explanation: Explanation, cost: float) -> str:
     fit, used = explanation.scale, explanation.used_scale
-    if (fit.middle_error > FITS and not fit.points) or math.isclose(used, fit.scale, rel_tol=_SAME_SCALE):
+    if not fit.known or fit.is_scale(used):
         return (
             f"Exact attention over these rows does not give the captured output, at any scale (nearest at "
             f"{fit.scale:.4g}, {fit.error:.2g} of its length away): rows, head or capture are not what they seem. That "

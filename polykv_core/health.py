@@ -11,18 +11,20 @@ from polykv_core.arrays import Array, Bool, Float64
 from polykv_core.attention import project, softmax
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.metrics import PROBABILITY_FLOOR, QueryMetrics, argmax_last, kl_divergence, nll
-from polykv_core.scale import FITS, ScaleFit, fit_scale
+from polykv_core.options import ReplayOptions
+from polykv_core.scale import FITS, ScaleFit, fit_scale, gives_outputs
 from polykv_core.statistics import ENOUGH_QUERIES
 
 _LOCAL_LOGITS = 1e-3  # nats
 _LONG_ROW = 10.0  # times the median length
 _ROUNDING = 1e-6
+OTHER_SCALE = "other_scale"
 DOMINANT_QUERY, AT_FLOOR, BEYOND_ROWS = "dominant_query", "metric_at_floor", "k_beyond_rows"
 # What is odd about a replay at one k, and not about its fixture.
 REPLAY_CODES = (DOMINANT_QUERY, AT_FLOOR, BEYOND_ROWS)
 _NAMED_QUERIES = 6
 # Weak: what was found does not keep a fixture in memory.
-_FOUND: "WeakKeyDictionary[CapturedReplayFixture, tuple[Finding, ...]]" = WeakKeyDictionary()
+_FOUND: "WeakKeyDictionary[CapturedReplayFixture, tuple[tuple[Finding, ...], ScaleFit]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,16 @@ class Finding:
     text: str
 
 
-def check_fixture(fixture: CapturedReplayFixture) -> tuple[Finding, ...]:
-    """What is odd about a fixture, the most serious first; looked for once, however often it is asked."""
+def check_fixture(fixture: CapturedReplayFixture, options: ReplayOptions | None = None) -> tuple[Finding, ...]:
+    """What is odd about a fixture, the most serious first; looked for once, however often it is asked.
+
+    With the options of a replay, also whether that is of another attention than the captured one.
+    """
     if fixture not in _FOUND:
-        _FOUND[fixture] = fixture_findings(fixture, fit_scale(fixture), projection_floor(fixture))
-    return _FOUND[fixture]
+        fit = fit_scale(fixture)
+        _FOUND[fixture] = fixture_findings(fixture, fit, projection_floor(fixture)), fit
+    found, fit = _FOUND[fixture]
+    return found if options is None else (*_other_scale(fixture, fit, options), *found)
 
 
 def projection_floor(fixture: CapturedReplayFixture) -> Float64[Array, " q"]:
@@ -101,6 +108,19 @@ def _attention(fit: ScaleFit) -> Iterator[Finding]:
         f"The captured output of {which} is no plain softmax of these keys times these values at any scale (nearest at "
         f"{fit.scale:.4g}, off by {fit.errors[wrong].max():.3g} of its length). Causes to look for: keys or values of "
         "another head or other rows, a sliding window, a soft-cap, an attention sink.",
+    )
+
+
+def _other_scale(fixture: CapturedReplayFixture, fit: ScaleFit, options: ReplayOptions) -> Iterator[Finding]:
+    """Whether a replay multiplies the scores by another number than the model did."""
+    used = float(options.scale(fixture.head_dim))
+    if not fit.known or fit.is_scale(used) or gives_outputs(fixture, used):
+        return
+    setting = "inverse_sqrt_head_dim" if fit.is_scale(1.0 / math.sqrt(fixture.head_dim)) else f"{fit.scale:.4g}"
+    yield Finding(
+        OTHER_SCALE,
+        f"The captured output fits an attention scale of {fit.scale:.4g}, but this replay uses {used:.4g}: the verdict "
+        f"is on another attention than the model's. Replay with the attention scale {setting}.",
     )
 
 

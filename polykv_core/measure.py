@@ -65,7 +65,7 @@ def measure(
 
     numbers = len(ks) * len(fixture.output_projection) + fixture.queries[0].keys.size
     with ThreadPoolExecutor(1) as aside:  # for a long fixture it takes as long as a query
-        found = aside.submit(check_fixture, fixture)
+        found = aside.submit(check_fixture, fixture, options)
         queries = each(range(len(fixture.queries)), replayed, on_query, numbers)
         odd = (*(Finding("accepted", warning) for warning in fixture.warnings), *found.result())
     return CapturedMeasurement(ks, queries, fixture.model_id, fixture.facts, odd, options)

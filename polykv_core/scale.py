@@ -16,6 +16,7 @@ from polykv_core.fixture import CapturedReplayFixture, CapturedReplayQuery
 FITS = 1e-2
 # Two scales this close in error are the same for a capture; the one with a name is meant then.
 _AS_GOOD, _ROUNDING = 1.05, 1e-6
+SAME_SCALE = 1e-3
 _LOWEST, _HIGHEST = 1e-3, 1e3  # times 1 / sqrt(head_dim)
 _COARSE, _FINE, _ZOOMS = 73, 17, 5
 
@@ -47,6 +48,15 @@ class ScaleFit:
         return bool((self.directions <= FITS).all())
 
     @property
+    def known(self) -> bool:
+        """Whether most captured outputs are exact attention at this scale, but maybe for their length."""
+        return self.middle_error <= FITS or self.points
+
+    def is_scale(self, scale: float) -> bool:
+        """Whether this is the fitted scale, as well as one can tell."""
+        return math.isclose(scale, self.scale, rel_tol=SAME_SCALE)
+
+    @property
     def middle_error(self) -> float:
         """Median of the errors: what is left of a query that fits, if most do."""
         return float(np.median(self.errors))
@@ -76,6 +86,12 @@ def fit_scale(fixture: CapturedReplayFixture) -> ScaleFit:
     errors = _fits(problems, scale)[0]
     _, directions, factors = _fits(problems, direction_scale)
     return ScaleFit(scale, name, errors, direction_scale, directions, factors)
+
+
+def gives_outputs(fixture: CapturedReplayFixture, scale: float) -> bool:
+    """Whether exact attention at this scale gives most captured outputs; at several where scores hardly differ."""
+    errors = _fits([_Problem(query) for query in fixture.queries], scale)[0]
+    return bool(np.median(errors) <= FITS)
 
 
 def _best_named(

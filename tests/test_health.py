@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import encoded, fixture_fields, gaussian
 
-from polykv_core import QueryMetrics, check_fixture, fit_scale, load_fixture, measure, replay_findings
+from polykv_core import QueryMetrics, ReplayOptions, check_fixture, fit_scale, load_fixture, measure, replay_findings
 
 DIM, ROWS, COUNT = 16, 24, 18
 FIELDS = fixture_fields(head_dim=DIM, rows=ROWS, shared=12, queries=COUNT, vocab=7)
@@ -20,6 +20,12 @@ NUMBER = r"(-?[\d.]+(?:e[+-]?\d+)?)"
 def found(fields):
     """Code and text of what is odd about a fixture."""
     return {finding.code: finding.text for finding in check_fixture(load_fixture(encoded(fields)))}
+
+
+def told(fixture, **options):
+    """What is said of a replay's attention scale; None if nothing is."""
+    texts = {finding.code: finding.text for finding in check_fixture(fixture, ReplayOptions(**options))}
+    return texts.get("other_scale")
 
 
 def replaced(name, change, which=range(COUNT), fields=FIELDS):
@@ -315,3 +321,35 @@ def test_a_scale_far_above_one_is_found():
     """Normalised queries and keys are scaled by 20 and more."""
     fields = recaptured(lambda scores, values: attended(20.0 * scores, values))
     assert fit_scale(load_fixture(encoded(fields))).errors.max() < 1e-3
+
+
+def scaled(scale):
+    """A fixture whose queries were divided by a scale after their outputs were taken."""
+    return load_fixture(encoded(replaced("query", lambda query: query / scale)))
+
+
+@pytest.mark.parametrize(
+    ("captured", "options", "used", "setting"),
+    [
+        (0.25, {}, "1", "inverse_sqrt_head_dim"),
+        (0.6, {}, "1", "0.6"),
+        (1.0, {"attention_scale": "inverse_sqrt_head_dim"}, "0.25", "1"),
+    ],
+)
+def test_a_replay_at_another_scale_than_the_captured_one_is_told(captured, options, used, setting):
+    """Both scales, and the setting that mends it."""
+    text = told(scaled(captured), **options)
+    assert text.startswith(
+        f"The captured output fits an attention scale of {captured:g}, but this replay uses {used}: "
+    )
+    assert text.endswith(f"Replay with the attention scale {setting}.")
+    assert told(scaled(captured), attention_scale=float(setting) if setting[0] != "i" else setting) is None
+
+
+def test_where_scores_hardly_differ_every_scale_is_right():
+    """Attention over keys that are all alike is the mean of the values, whatever the scale."""
+    fields = replaced("keys", np.ones_like)
+    for query in fields["queries"]:
+        query["exact_attention_output"] = np.mean(query["values"], axis=0).tolist()
+    assert told(load_fixture(encoded(fields))) is None
+    assert told(load_fixture(encoded(fields)), attention_scale="inverse_sqrt_head_dim") is None

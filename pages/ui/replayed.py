@@ -108,7 +108,7 @@ def replay(
         check_replayable(fixture, options)
         curve = measure(fixture, every_k(fixture), on_query, options=options)
         kept.put(curve)
-    return Replayed(told(fixture), check_fixture(fixture), curve, load)
+    return Replayed(told(fixture), check_fixture(fixture, options), curve, load)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
