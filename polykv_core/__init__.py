@@ -31,6 +31,7 @@ from polykv_core.exports import (
     curve_csv,
     explain_command_line,
     file_stem,
+    plain_name,
     receipt_stem,
     receipts_zip,
 )
@@ -161,6 +162,7 @@ __all__ = [
     "nearest_flip",
     "parse_ks",
     "passing",
+    "plain_name",
     "reasons",
     "receipt_fields",
     "receipt_stem",

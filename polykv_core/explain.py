@@ -119,8 +119,8 @@ def explain(
         options=options,
         head_dim=fixture.head_dim,
         stages=_ladder((name, at[name]) for name in STAGES),
-        alone=tuple(_stage(name, at[name], at["recomputed"]) for name in ALONE),
-        controls=tuple(_stage(name, at[name], at["recomputed"]) for name in CONTROLS),
+        alone=tuple(stage(name, at[name], at["recomputed"]) for name in ALONE),
+        controls=tuple(stage(name, at[name], at["recomputed"]) for name in CONTROLS),
         scale=fit,
         scores=score_report(rows),
         queries=selected,
@@ -181,11 +181,12 @@ def _attend(
 def _ladder(named: Iterable[tuple[str, CandidateReplayMetrics]]) -> tuple[Stage, ...]:
     stages: list[Stage] = []
     for name, metrics in named:
-        stages.append(_stage(name, metrics, stages[-1].metrics if stages else None))
+        stages.append(stage(name, metrics, stages[-1].metrics if stages else None))
     return tuple(stages)
 
 
-def _stage(name: str, metrics: CandidateReplayMetrics, base: CandidateReplayMetrics | None) -> Stage:
+def stage(name: str, metrics: CandidateReplayMetrics, base: CandidateReplayMetrics | None) -> Stage:
+    """A stage, and what it adds to the loss of the one that it is based on."""
     loss = Stage(name, metrics, {}).loss
     before = Stage(name, base, {}).loss if base else dict.fromkeys(loss, 0.0)
     return Stage(name, metrics, {metric: loss[metric] - before[metric] for metric in loss})

@@ -61,10 +61,13 @@ def explain_command_line(fixture: str, candidate_k: int, replayed: ReplayOptions
 
 def file_stem(model_id: str, passed: bool, digest: str) -> str:
     """A file name without its ending, safe on every system: model id, verdict, and the start of the digest."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model_id).strip("-._")[:_LONGEST_NAME].rstrip("-._")
-    if not name or _DEVICE.match(name.split(".")[0]):
-        name = f"fixture-{name}".rstrip("-")
-    return f"{name}_{'passed' if passed else 'failed'}_{digest.removeprefix('sha256:')[:12]}"
+    return f"{plain_name(model_id)}_{'passed' if passed else 'failed'}_{digest.removeprefix('sha256:')[:12]}"
+
+
+def plain_name(name: str) -> str:
+    """A name as a file may have it on every system."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:_LONGEST_NAME].rstrip("-._")
+    return plain if plain and not _DEVICE.match(plain.split(".")[0]) else f"fixture-{plain}".rstrip("-")
 
 
 def receipt_stem(receipt: CapturedReplayReceipt) -> str:

@@ -18,7 +18,7 @@ from polykv_core.statistics import ENOUGH_QUERIES
 _LOCAL_LOGITS = 1e-3  # nats
 _LONG_ROW = 10.0  # times the median length
 _ROUNDING = 1e-6
-OTHER_SCALE = "other_scale"
+ACCEPTED, OTHER_SCALE = "accepted", "other_scale"
 DOMINANT_QUERY, AT_FLOOR, BEYOND_ROWS = "dominant_query", "metric_at_floor", "k_beyond_rows"
 # What is odd about a replay at one k, and not about its fixture.
 REPLAY_CODES = (DOMINANT_QUERY, AT_FLOOR, BEYOND_ROWS)
@@ -164,8 +164,8 @@ def _labels(fixture: CapturedReplayFixture) -> Iterator[Finding]:
     if not any(int(argmax_last(row)[0]) == label for row, label in zip(logits, labels, strict=True)):
         yield Finding(
             "labels_never_top",
-            "No query's label is the most likely token of the exact logits. Check that labels and logits belong "
-            "together.",
+            "No query's label is the most likely token of the exact logits. That is usual where the logits are one "
+            "head's own; where they are a model's, check that labels and logits belong together.",
         )
 
 

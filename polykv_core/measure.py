@@ -15,7 +15,7 @@ from polykv_core.attention import RankedRows, exact_output, outputs_at, project,
 from polykv_core.config import ModelReplayConfig, checked_ks
 from polykv_core.errors import CacheError
 from polykv_core.fixture import CapturedReplayFixture
-from polykv_core.health import Finding, check_fixture
+from polykv_core.health import ACCEPTED, Finding, check_fixture
 from polykv_core.measurement import CapturedMeasurement, Exact, Measurement, compared
 from polykv_core.metrics import QueryMetrics
 from polykv_core.model_case import ModelReplayQuery, checked_queries
@@ -67,7 +67,7 @@ def measure(
     with ThreadPoolExecutor(1) as aside:  # for a long fixture it takes as long as a query
         found = aside.submit(check_fixture, fixture, options)
         queries = each(range(len(fixture.queries)), replayed, on_query, numbers)
-        odd = (*(Finding("accepted", warning) for warning in fixture.warnings), *found.result())
+        odd = (*(Finding(ACCEPTED, warning) for warning in fixture.warnings), *found.result())
     return CapturedMeasurement(ks, queries, fixture.model_id, fixture.facts, odd, options)
 
 

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from polykv_core import words
-from polykv_core.report import Outcome, sentence
+from polykv_core import why, words
+from polykv_core.gates import gates_off
+from polykv_core.health import ACCEPTED, OTHER_SCALE, Finding
+from polykv_core.receipt import CapturedReplayReceipt
+from polykv_core.report import Outcome, in_two, odd, sentence
 from polykv_core.sweep.cache import CacheBytes
 from polykv_core.sweep.verdict import HeadVerdict, SweepVerdict
 from polykv_core.terminal import inert
@@ -26,9 +29,15 @@ def headline(verdict: SweepVerdict, quoted: Callable[[str], str] = inert) -> str
     return sentence(outcomes(verdict), quoted, "head")
 
 
+def headline_in_two(verdict: SweepVerdict) -> tuple[str, str]:
+    """The two halves of that sentence: the verdict, and what it hangs on."""
+    return in_two(outcomes(verdict), inert, "head")
+
+
 def facts(verdict: SweepVerdict) -> list[tuple[str, str]]:
     """What else is to be said of the whole model, each with its name."""
-    told = [("Heads", _heads(verdict)), ("Value rows read", _own_k(verdict)), ("One k for all heads", _one_k(verdict))]
+    told = [("Heads", _heads(verdict)), ("Gates", _off(verdict)), ("Not as the reference replays", _apart(verdict))]
+    told += [("Value rows read", _own_k(verdict)), ("One k for all heads", _one_k(verdict))]
     if verdict.cache is not None:
         told += [("Bytes per token", _bytes(verdict.cache)), ("Beside them", _tables(verdict.cache))]
     kept = sum(head.result.kept for head in verdict.heads)
@@ -37,15 +46,35 @@ def facts(verdict: SweepVerdict) -> list[tuple[str, str]]:
     return [(name, text) for name, text in told if text]
 
 
+def findings(verdict: SweepVerdict) -> tuple[Finding, ...]:
+    """What is odd about the heads, each kind once with how many heads have it; those that most heads have come first.
+
+    A fixture's own warnings are left to that fixture.
+    """
+    found: dict[str, list[str]] = {}
+    for receipt in _receipts(verdict):
+        for finding in odd(receipt):
+            if finding.code != ACCEPTED:
+                found.setdefault(finding.code, []).append(finding.text)
+    total = len(verdict.heads)
+    return tuple(
+        Finding(code, f"{len(texts)} of {total} heads{'' if len(texts) == 1 else ', such as'}: {texts[0]}")
+        for code, texts in sorted(found.items(), key=lambda entry: (entry[0] != OTHER_SCALE, -len(entry[1])))
+    )
+
+
 def sweep_json(verdict: SweepVerdict) -> str:
     """All of it as JSON: the verdict, the gates, and every head, worst first. What is not finite is null."""
-    cache = verdict.cache
+    cache, receipts = verdict.cache, _receipts(verdict)
     whole = {
         "schema_version": SWEEP_SCHEMA,
         "polykv": __version__,
         "passed": verdict.passed,
         "sentence": headline(verdict),
         "config": verdict.config.to_dict(),
+        "gates_off": gates_off(verdict.config),
+        "options": receipts[0].options.to_dict() if receipts else None,
+        "findings": [asdict(finding) for finding in findings(verdict)],
         "heads_passing": sum(head.passed for head in verdict.heads),
         "heads_total": len(verdict.heads),
         "worst_head": verdict.worst.name if verdict.worst else None,
@@ -58,6 +87,19 @@ def sweep_json(verdict: SweepVerdict) -> str:
         "heads": [_head(head) for head in verdict.ranked],
     }
     return json.dumps(_finite(whole), indent=2, ensure_ascii=False)
+
+
+def _receipts(verdict: SweepVerdict) -> list[CapturedReplayReceipt]:
+    return [head.receipt for head in verdict.heads if head.receipt is not None]
+
+
+def _off(verdict: SweepVerdict) -> str:
+    """All heads have the same gates, so that one of them tells."""
+    return next(map(why.off, _receipts(verdict)), "")
+
+
+def _apart(verdict: SweepVerdict) -> str:
+    return "; ".join(next((receipt.departures for receipt in _receipts(verdict)), []))
 
 
 def _heads(verdict: SweepVerdict) -> str:
@@ -94,6 +136,8 @@ def _bytes(cache: CacheBytes) -> str:
 
 def _against(ratio: float, uncompressed: int, name: str) -> str:
     times = words.with_unit(max(ratio, 1 / ratio), "decode_reduction", 3)
+    if math.isclose(ratio, 1.0):
+        return f"as large as the {uncompressed} of {name}"
     return f"{times} {'smaller' if ratio >= 1 else 'larger'} than the {uncompressed} of {name}"
 
 

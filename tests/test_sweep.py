@@ -12,12 +12,12 @@ from sweeping import KS, head, pack
 
 from polykv_core import CapturedReplayConfig, ReplayOptions, explain, judge, load_fixture, measure
 from polykv_core.errors import ConfigError, SweepError
-from polykv_core.explain import ALONE
 from polykv_core.footprint import footprint
 from polykv_core.gates import GATES
 from polykv_core.packs import fixture_json, pack_bytes
 from polykv_core.sweep.items import SweepItem, sweep_items
-from polykv_core.sweep.maps import grid_labels, loss_name, maps
+from polykv_core.sweep.losses import BASE, STEPS
+from polykv_core.sweep.maps import loss_name, maps
 from polykv_core.sweep.pareto import default_splits, shared_tokens_curve
 from polykv_core.sweep.result import HeadResult
 from polykv_core.sweep.sources import Source
@@ -155,10 +155,12 @@ def test_the_losses_of_each_step_are_those_of_the_explanation(results):
     fixture = load_fixture(result.item.file, result.item.head)
     for k in (*KS, 1000):
         losses = result.losses_at(k)
-        for stage in explain(fixture, k).alone:
-            assert replace(losses.metrics[stage.name], candidate_k=k) == stage.metrics
-            assert losses.loss(stage.name) == stage.loss
-    assert list(losses.metrics) == list(ALONE)
+        explanation = explain(fixture, k)
+        for stage in (explanation.stage(BASE), *explanation.alone):
+            assert replace(losses.metrics[stage.name], candidate_k=k) == replace(stage.metrics, candidate_k=k)
+        assert all(losses.loss(stage.name) == stage.added for stage in explanation.alone)
+        assert losses.loss(BASE) == explanation.stage(BASE).loss
+    assert tuple(losses.metrics) == STEPS
 
 
 def test_a_result_as_bytes_is_the_same_again(results):
@@ -264,7 +266,8 @@ def test_the_selected_k_is_the_first_listed_and_the_smallest_that_passes_is_name
     head = verdict(results[:1], CapturedReplayConfig((6, 3, 2), **OPEN)).heads[0]
     assert (head.selected_k, head.smallest_passing_k, head.passing_ks) == (6, 2, (6, 3, 2))
     assert head.metrics.candidate_k == 6
-    assert head.losses["joint"]["output_mse_mean"] == head.metrics.output_mse_mean
+    whole = sum(head.losses[step]["output_mse_mean"] for step in (BASE, "joint"))
+    assert whole == pytest.approx(head.metrics.output_mse_mean)
 
 
 def test_decode_reduction_is_that_of_all_heads_together(results):
@@ -310,14 +313,13 @@ def test_a_map_has_each_head_at_its_layer_and_head(results):
     found = verdict([*results[:4], lost], CapturedReplayConfig(KS, **{**OPEN, "max_output_mse": 1e-3}))
     (there,) = maps(found)
     assert (there.title, there.layers, there.head_indices) == ("tiny", (0, 1), (0, 1, 2))
-    assert set(there.grids) == set(grid_labels())
     first = found.heads[0]
     assert there.heads[0, 0] is first
     assert there.grids["margin"][0, 0] == first.margin
     assert there.grids["smallest_passing_k"][0, 0] == (first.smallest_passing_k or pytest.approx(math.nan, nan_ok=True))
     for gate in GATES:
         assert there.grids[gate.metric][0, 0] == getattr(first.metrics, gate.metric)
-        for step in ALONE:
+        for step in STEPS:
             assert there.grids[loss_name(step, gate.metric)][0, 0] == first.losses[step][gate.metric]
     for grid in there.grids.values():
         assert grid.shape == (2, 3)

@@ -120,9 +120,35 @@ def test_a_head_without_a_verdict_does_not_stop_the_others(app):
     queries = tuple(replace(query, keys=np.zeros_like(query.keys)) for query in bad.queries)
     upload(app, pack_bytes({"L0_H0": good, "L0_H1": replace(bad, queries=queries)}), "one_bad.safetensors")
     app.switch_page("pages/sweep/page.py").run()
-    assert verdict(app) == "NO VERDICT: 1 of 2 heads have none"
+    assert verdict(app) == "NO VERDICT: 1 of 2 heads has none"
     assert app.dataframe[0].value["Head"].iloc[0] == "L0_H1"
     assert any("is all zeros" in text for text in texts(app))
+
+
+def test_a_first_head_that_cannot_be_replayed_leaves_nothing_of_another_file(app):
+    """The others are judged; no splits of the last good fixture are offered."""
+    good, bad = head(0, 1), head(0, 0)
+    queries = tuple(replace(query, keys=np.zeros_like(query.keys)) for query in bad.queries)
+    upload(app, pack_bytes({"L0_H0": replace(bad, queries=queries), "L0_H1": good}), "first_bad.safetensors")
+    app.switch_page("pages/sweep/page.py").run()
+    assert verdict(app) == "NO VERDICT: 1 of 2 heads has none"
+    assert any(text.startswith("First_bad.safetensors#L0_H0: ") for text in texts(app))
+    assert "work_out_splits" not in [button.key for button in app.button]
+
+
+def test_options_and_gates_that_are_off_are_told(swept):
+    """A verdict that is not the reference's does not pass for it; what is odd about the heads stands beside it."""
+    set_gates(swept, **OPEN)
+    assert "Not as the reference replays" not in markdown(swept)
+    assert "- **Gates**: Output cosine and Top-1 agreement are off and cannot fail" in markdown(swept)
+    set_gates(swept, min_output_cosine=0.5, min_top1_agreement=0.5)
+    assert "off and cannot fail" not in markdown(swept)
+    swept.selectbox("attention_scale").select("inverse_sqrt_head_dim").run()
+    assert "- **Not as the reference replays**: attention_scale inverse_sqrt_head_dim" in markdown(swept)
+    odd = [
+        caption.value for caption in swept.caption if "6 of 6 heads, such as: The captured output fits" in caption.value
+    ]
+    assert [text.endswith("Replay with the attention scale 1.") for text in odd] == [True]
 
 
 def test_a_cancelled_sweep_can_be_started_again(swept, monkeypatch):

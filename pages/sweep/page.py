@@ -9,6 +9,7 @@ from pages.ui import (
     controls,
     downloads,
     explained,
+    findings,
     head_list,
     head_map,
     jobs,
@@ -20,11 +21,12 @@ from pages.ui import (
 from pages.ui.head_map import KINDS, METRICS
 from pages.ui.state import Shown
 from pages.ui.uploads import REPLAY_JOB, SPLITS_JOB, SWEEP_JOB
-from polykv_core import candidates_csv, command_line, receipt_stem, receipts_zip, words
+from polykv_core import candidates_csv, command_line, plain_name, receipts_zip, words
 from polykv_core.report import junit_xml
 from polykv_core.sweep.maps import maps
-from polykv_core.sweep.verdict import HeadVerdict, SweepVerdict, verdict
-from polykv_core.sweep_report import facts, headline, outcomes, sweep_json
+from polykv_core.sweep.verdict import SweepVerdict, verdict
+from polykv_core.sweep_report import facts, headline_in_two, outcomes, sweep_json
+from polykv_core.sweep_report import findings as findings_of
 
 _SPLITS_OF = "splits_of"
 _ICONS = {
@@ -36,25 +38,22 @@ _ICONS = {
 
 def draw_verdict(judged: SweepVerdict) -> None:
     """The one verdict, the worst head by name, and what the whole cache saves."""
-    total, passing = len(judged.heads), sum(head.passed for head in judged.heads)
-    told = {
-        True: f"PASSED: all {total} heads pass",
-        False: f"FAILED: {total - passing} of {total} heads fail",
-        None: f"NO VERDICT: {len(judged.errors)} of {total} heads have none",
-    }[judged.passed]
+    told, why = headline_in_two(judged)
     st.title(f"{_ICONS[judged.passed]} {told}", anchor=False)
-    _, _, worst = headline(judged).partition("; ")
-    if worst:
-        st.text(f"{worst[0].upper()}{worst[1:]}")
+    st.text(f"{why[:1].upper()}{why[1:]}.")
     st.markdown("\n".join(f"- **{name}**: {text}" for name, text in facts(judged)))
+    found = findings_of(judged)
+    if found:
+        with st.container(border=True):
+            findings.draw(found)
 
 
-def draw_maps(judged: SweepVerdict) -> HeadVerdict | None:
-    """The maps of one number, and the head that was clicked on them."""
+def draw_maps(judged: SweepVerdict) -> None:
+    """The maps of one number; a click on them chooses a head."""
     found = maps(judged)
     if not found:
         st.info("None of the heads says which layer it is of, so there is no map.", icon=":material/info:")
-        return None
+        return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         kind = st.selectbox(
             "Map", list(KINDS), format_func=KINDS.__getitem__, key="map_kind", persist_state="session", width=320
@@ -70,23 +69,19 @@ def draw_maps(judged: SweepVerdict) -> HeadVerdict | None:
                 width=220,
             )
     st.caption("✓ passes, ✕ fails, ! has no verdict. Click a square to choose its head.")
-    clicked = None
     for number, one in enumerate(found):
         if len(found) > 1:
             st.text(one.title)
-        shown = head_map.draw_map(one, kind, metric)
-        event = st.plotly_chart(
+        shown = head_map.draw_map(one, kind, metric, head_list.chosen_name())
+        key = f"head_map_{number}"
+        st.plotly_chart(
             shown.figure,
-            key=f"head_map_{number}",
+            key=key,
             alt=shown.alt,
-            on_select="rerun",
+            on_select=partial(head_list.choose_on_map, key, one),
             selection_mode="points",
             config={"displayModeBar": False},
         )
-        points = event.selection.points
-        if points:
-            clicked = head_map.place_of(one, points[0]["point_index"])
-    return clicked
 
 
 def ask_splits(whose: str) -> None:
@@ -97,7 +92,10 @@ def ask_splits(whose: str) -> None:
 def draw_splits(shown: Shown) -> None:
     """The head on screen, with more or fewer of its rows shared."""
     st.header("More or fewer shared tokens", anchor=False)
-    st.text(f"{shown.source.name}: what its quality costs in bytes when other numbers of its rows go to the pool.")
+    st.text(
+        f"{shown.source.name} (the head in the sidebar): what its quality costs in bytes when other numbers of its rows "
+        "go to the pool."
+    )
     whose = f"{shown.source.digest} {shown.receipt.config} {shown.curve.options}"
     if st.session_state.get(_SPLITS_OF) != whose:
         icon = ":material/stacked_line_chart:"
@@ -113,7 +111,7 @@ def draw_splits(shown: Shown) -> None:
 def draw_downloads(judged: SweepVerdict, file_name: str, shown: Shown) -> None:
     """The verdict as files, and the command that gives the same."""
     st.header("Take it away", anchor=False)
-    stem = receipt_stem(shown.receipt).rsplit("_", 2)[0]
+    stem = plain_name(file_name.rpartition(".")[0])
     receipts = [head.receipt for head in judged.heads if head.receipt is not None]
     files = (
         ("Verdict as JSON", partial(sweep_json, judged), "sweep.json", "application/json"),
@@ -153,10 +151,10 @@ if part.value is not None:
     judged = verdict(part.value, config)
     draw_verdict(judged)
     st.header("The map", anchor=False)
-    clicked = draw_maps(judged)
+    draw_maps(judged)
+    head_list.draw_chosen(judged)
     st.header("Every head, worst first", anchor=False)
-    chosen = head_list.draw(judged.ranked) or clicked or judged.worst
-    if chosen is not None:
-        head_list.draw_chosen(chosen)
+    head_list.draw(judged)
     draw_downloads(judged, sweeping.file_name(choice), screen.shown)
-draw_splits(screen.shown)
+if screen.followed:
+    draw_splits(screen.shown)

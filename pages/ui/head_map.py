@@ -17,6 +17,7 @@ from polykv_core.arrays import Array, Float64
 from polykv_core.explain import ALONE
 from polykv_core.gates import GATES
 from polykv_core.ladder import STAGE_WORDS
+from polykv_core.sweep.losses import BASE
 from polykv_core.sweep.maps import HeadMap, loss_name
 from polykv_core.sweep.verdict import HeadVerdict
 
@@ -26,17 +27,21 @@ KINDS = {
     MARGIN: "Worst gate's margin",
     SMALLEST_K: "Smallest passing k",
     METRIC: "A metric at the selected k",
-    **{step: f"Loss by {STAGE_WORDS[step][0].lower()}" for step in ALONE},
+    BASE: "Loss before any compression",
+    **{step: f"Loss added by {STAGE_WORDS[step][0].lower()}" for step in ALONE},
 }
-# Both read well by those who see colours otherwise: blue is good, orange is bad; bright is good.
-_SIDES = [[0.0, "#B35806"], [0.5, "#F7F7F7"], [1.0, "#2166AC"]]
-_SHADES = "Cividis"
+# Pale enough for black text, and told apart by those who see colours otherwise: blue is good, orange is bad.
+_GOOD, _MIDDLE, _BAD = "#74ADD1", "#F7F7F7", "#F08A3C"
+_TEXT = "#111111"
 _ROW, _COLUMN = 44, 64
+_LEAST_PLOT = 132  # pixels, for the labels of the colours
 _LEAST_ROW, _LEAST_COLUMN = 16, 18
 _MOST_HEIGHT, _MOST_WIDTH = 900, 1000
 _ROOM_FOR_NUMBERS, _ROOM_FOR_A_TICK = 52, 24  # pixels of a column
-_TIMES_FROM, _MOST_TIMES = 9.995, 999.0  # margins, as shares of a threshold
-_MARGIN_SHOWN = 1.0  # beyond a threshold's own size, colours no longer change
+# Margins, in % of a threshold: colours go with their logarithm beyond 1 %, to where they no longer change.
+_LEAST_MARGIN, _MOST_MARGIN = -10_000, 100
+_MARGIN_TICKS = (-10_000, -100, 0, 100)
+_MOST_TICKS = 8
 
 
 @dataclass(frozen=True)
@@ -52,34 +57,41 @@ def needs_metric(kind: str) -> bool:
     return kind not in (MARGIN, SMALLEST_K)
 
 
-def draw_map(found: HeadMap, kind: str, metric: str) -> Shown:
-    """The map of a model's heads."""
+def draw_map(found: HeadMap, kind: str, metric: str, chosen: str = "") -> Shown:
+    """The map of a model's heads; the one of the name `chosen` is framed."""
     grid = found.grids[_grid(kind, metric)]
     rows, columns = np.nonzero([[(la, he) in found.heads for he in found.head_indices] for la in found.layers])
     heads = [place_of(found, index) for index in range(len(rows))]
     values = grid[rows, columns].tolist()
     width = max(_LEAST_COLUMN, min(_COLUMN, _MOST_WIDTH // len(found.head_indices)))
     height = max(_LEAST_ROW, min(_ROW, _MOST_HEIGHT // len(found.layers)))
-    label, scale = _label(kind, metric), _scale(kind, values)
+    height = max(height, _LEAST_PLOT // len(found.layers))
+    label, scale = _label(kind, metric), _scale(kind, metric, _coloured(kind, metric, np.array(values)).tolist())
     colours = {
         "type": "heatmap",
-        "z": np.where(np.isfinite(grid), grid, np.nan),
+        "z": _coloured(kind, metric, np.where(np.isfinite(grid), grid, np.nan)),
         "text": _texts(found, grid, kind, width),
-        "texttemplate": "%{text}",  # Plotly chooses black or white for each square
-        "textfont": {"size": 11},
+        "texttemplate": "%{text}",
+        "textfont": {"color": _TEXT},  # of a size that fits
         "xgap": 2,
         "ygap": 2,
         "hoverinfo": "skip",
-        "colorbar": {"thickness": 12, "outlinewidth": 0, "tickformat": ".0%" if kind == MARGIN else ""},
+        "colorbar": {"thickness": 12, "outlinewidth": 0, **scale["colorbar"]},
         **{name: scale[name] for name in ("colorscale", "zmin", "zmax")},
     }
     marks = {
         "type": "scatter",
         "mode": "markers",
+        "cliponaxis": False,
         "x": columns.tolist(),
         "y": rows.tolist(),
-        "marker": {"symbol": "square", "size": min(height, width), "color": "rgba(0,0,0,0)"},
-        "customdata": [_told(head, value, label) for head, value in zip(heads, values, strict=True)],
+        "marker": {
+            "symbol": "square",
+            "size": min(height, width) - 4,
+            "color": "rgba(0,0,0,0)",
+            "line": {"width": [3 if head.name == chosen else 0 for head in heads], "color": _TEXT},
+        },
+        "customdata": [_told(head, value, label, kind) for head, value in zip(heads, values, strict=True)],
         "hovertemplate": "%{customdata}<extra></extra>",
         "selected": {"marker": {"opacity": 1.0}},
         "unselected": {"marker": {"opacity": 1.0}},
@@ -90,7 +102,7 @@ def draw_map(found: HeadMap, kind: str, metric: str) -> Shown:
         "margin": {"l": 56, "r": 24, "t": 70, "b": 54},
         "showlegend": False,
         "dragmode": False,
-        "hoverlabel": {"align": "left"},
+        "hoverlabel": {"align": "left", "bgcolor": _MIDDLE, "font": {"color": _TEXT}},
         "xaxis": _axis("head", found.head_indices, width),
         "yaxis": _axis("layer", found.layers, height) | {"range": [len(found.layers) - 0.5, -0.5]},
     }
@@ -120,21 +132,36 @@ def _direction(kind: str, metric: str) -> str:
         return "in % of its threshold; negative fails, higher is better"
     if kind == SMALLEST_K:
         return "of the candidates; lower is better, none where every candidate fails"
-    return (
-        words.METRIC_BY_NAME[metric].direction
-        if kind == METRIC
-        else "one step made as the replay does; lower is better"
-    )
+    return words.METRIC_BY_NAME[metric].direction if kind == METRIC else f"{STAGE_WORDS[kind][1]}; lower is better"
 
 
-def _scale(kind: str, values: Sequence[float]) -> dict[str, Any]:
-    """The colours, and from where to where they go."""
+def _coloured(kind: str, metric: str, grid: Float64[Array, "*places"]) -> Float64[Array, "*places"]:
+    """What the colours go by: margins differ by powers of ten, and of some metrics the sign is neither good nor bad."""
     if kind == MARGIN:
-        return {"colorscale": _SIDES, "zmin": -_MARGIN_SHOWN, "zmax": _MARGIN_SHOWN}
-    finite = [value for value in values if math.isfinite(value)] or [0.0]
+        return np.asarray(np.sign(grid) * np.log10(1.0 + np.abs(100.0 * grid)))
+    towards_zero = kind == METRIC and words.METRIC_BY_NAME[metric].direction == "closer to 0 is better"
+    return np.abs(grid) if towards_zero else grid
+
+
+def _scale(kind: str, metric: str, values: Sequence[float]) -> dict[str, Any]:
+    """The colours, from where to where they go, and their labels."""
+    if kind == MARGIN:
+        low, *middle, high = _coloured(kind, metric, np.array(_MARGIN_TICKS) / 100.0).tolist()
+        labels = {
+            "tickvals": [low, *middle, high],
+            "ticktext": [f"{tick:+,d}%" if tick else "0" for tick in _MARGIN_TICKS],
+        }
+        colours = [[0.0, _BAD], [-low / (high - low), _MIDDLE], [1.0, _GOOD]]
+        return {"colorscale": colours, "zmin": low, "zmax": high, "colorbar": labels}
+    finite = sorted({value for value in values if math.isfinite(value)}) or [0.0]
     # All alike is no reason for a scale of no width.
-    low, high = min(finite), max(finite)
-    return {"colorscale": _SHADES, "zmin": low, "zmax": high if high > low else low + 1.0}
+    low, high = finite[0], finite[-1]
+    high = high if high > low else low + 1.0
+    colours = [[0.0, _MIDDLE], [1.0, _BAD]]
+    if kind == METRIC and words.METRIC_BY_NAME[metric].direction == "higher is better":
+        colours = [[0.0, _BAD], [1.0, _MIDDLE]]
+    few = {"tickvals": finite} if kind == SMALLEST_K and len(finite) <= _MOST_TICKS else {}
+    return {"colorscale": colours, "zmin": low, "zmax": high, "colorbar": few}
 
 
 def _texts(found: HeadMap, grid: Float64[Array, "layer head"], kind: str, width: int) -> list[list[str]]:
@@ -159,19 +186,21 @@ def _number(value: float, kind: str) -> str:
         return "none"
     if kind != MARGIN:
         return words.number(value, 3)
-    if abs(value) < _TIMES_FROM:
-        return f"{100 * value:+.0f}%"
-    beyond = f"{'<-' if value < 0 else '>'}{_MOST_TIMES:.0f}"
-    return words.unbroken(f"{beyond if abs(value) > _MOST_TIMES else f'{value:+.0f}'}\N{MULTIPLICATION SIGN}")
+    percent = 100.0 * value
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(percent) >= size:
+            beyond = "<-999G%" if percent < 0 else ">999G%"
+            return f"{percent / size:+.3g}{letter}%" if abs(percent) < 1000.0 * size else beyond
+    return f"{percent:+.2g}%" if abs(percent) < 10 else f"{percent:+.0f}%"
 
 
-def _told(head: HeadVerdict, value: float, label: str) -> str:
+def _told(head: HeadVerdict, value: float, label: str, kind: str) -> str:
     place = f"Layer {head.item.layer}, head {head.item.head_index}"
     if head.receipt is None:
         return f"<b>{place}</b>: no verdict"
     gate = head.worst_gate
     worst = "" if gate is None else f"<br>Worst gate: {gate.gate.label}, {words.margin(gate, 4)}"
-    shown = "none" if not math.isfinite(value) else words.number(value, 5)
+    shown = "none" if not math.isfinite(value) else _number(value, kind) if kind == MARGIN else words.number(value, 5)
     return f"<b>{place}</b> {words.verb(head.passed)} at k = {head.selected_k}{worst}<br>{label}: {shown}"
 
 

@@ -64,12 +64,16 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Screen:
-    """What the page shows. `shown` is None if nothing good is there yet; `wanted` is a digest that is waited for."""
+    """What the page shows. `shown` is None if nothing good is there yet; `wanted` is a digest that is waited for.
+
+    `followed`: what is shown is what the sidebar asks for, and not the last that was good.
+    """
 
     shown: Shown | None
     refusals: tuple[Refusal, ...] = ()
     wanted: str = ""
     cancelled: str = ""
+    followed: bool = False
 
 
 def screen(choice: Choice) -> Screen:
@@ -92,6 +96,7 @@ def screen(choice: Choice) -> Screen:
         cancelled = job.name
     except PolyKvError as bad:
         refusals.append(Refusal("The sample" if choice.upload is None else "The uploaded file", str(bad)))
+    followed = replayed is not None
     if replayed is not None:
         if last is None or replayed is not last.replayed:
             memory.give_back()
@@ -108,7 +113,7 @@ def screen(choice: Choice) -> Screen:
         refusals.append(Refusal("The candidate ks", str(bad)))
     receipt = judge(replayed.curve, CapturedReplayConfig.from_dict({"candidate_ks": ks, **choice.gates}))
     shown = st.session_state[uploads.LAST_GOOD] = Shown(replayed, receipt)
-    return Screen(shown, tuple(refusals), cancelled=cancelled)
+    return Screen(shown, tuple(refusals), cancelled=cancelled, followed=followed)
 
 
 def try_again() -> None:

@@ -20,8 +20,8 @@ from polykv_core.sweep.result import HeadResult
 from polykv_core.sweep.run import run
 from polykv_core.sweep.verdict import SweepVerdict, verdict
 from polykv_core.sweep.work import SweepRequest
-from polykv_core.sweep_report import facts, headline, outcomes, sweep_json
-from polykv_core.terminal import complain
+from polykv_core.sweep_report import facts, findings, headline, outcomes, sweep_json
+from polykv_core.terminal import complain, wrapped
 
 
 @click.command()
@@ -108,5 +108,7 @@ def _reported(judged: SweepVerdict, outputs: Outputs) -> int:
     if told is not None:
         from polykv_core.sweep_tables import sweep_text  # rich is slow to import, and only tables need it
 
-        show(f"{sweep_text(judged)}\n{headline(judged)}\n\n{lines([*facts(judged), *told])}")
+        odd = [wrapped("- ", finding.text) for finding in findings(judged)]
+        believed = "\n".join(["Before you believe it:", *odd, "", ""]) if odd else ""
+        show(f"{sweep_text(judged)}\n{headline(judged)}\n\n{believed}{lines([*facts(judged), *told])}")
     return exit_code(outcomes(judged))

@@ -29,11 +29,20 @@ def junit_xml(outcomes: Sequence[Outcome]) -> str:
             case = _case(suite, outcome.name, "verdict")
             ET.SubElement(case, "error", message=_held(outcome.error or "no verdict"), type="no_verdict")
         else:
+            _add_options(suite, outcome.receipt)
             _add_gates(suite, outcome.receipt)
         _count(suite)
     _count(root)
     ET.indent(root)
     return f"{_HEAD}{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _add_options(suite: ET.Element, receipt: CapturedReplayReceipt) -> None:
+    """What keeps a verdict from being the reference's, if anything does."""
+    if receipt.departures:
+        properties = ET.SubElement(suite, "properties")
+        for departure in receipt.departures:
+            ET.SubElement(properties, "property", name="not as the reference replays", value=_held(departure))
 
 
 def _add_gates(suite: ET.Element, receipt: CapturedReplayReceipt) -> None:

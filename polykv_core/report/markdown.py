@@ -8,7 +8,7 @@ from polykv_core.gates import GATES, CandidateReplayMetrics, verdicts
 from polykv_core.judged import distinct, gates_at_selected, tightest
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report.inline import in_html, prose, quoted
-from polykv_core.report.outcome import Outcome, findings, passed, sentence, told
+from polykv_core.report.outcome import Outcome, odd, passed, sentence, told
 
 _WORDS = {True: "✅ PASSED", False: "❌ FAILED", None: "⚠️ NO VERDICT"}
 _MOST = 58_000  # characters; GitHub takes 65,536
@@ -97,9 +97,9 @@ def _said(receipt: CapturedReplayReceipt) -> Iterator[str]:
         yield f"Switched off: {words.listed(off)}."
     if receipt.departures:
         yield "\n".join(["Not as the reference replays:", "", *(f"- {prose(text)}" for text in receipt.departures)])
-    odd = findings(receipt)
-    if odd:
-        yield "\n".join(["What is odd about it:", "", *(f"- {prose(text)}" for text in odd)])
+    found = odd(receipt)
+    if found:
+        yield "\n".join(["What is odd about it:", "", *(f"- {prose(finding.text)}" for finding in found)])
     digests = {"Fixture": told(receipt, "fixture", "digest"), "Receipt": receipt.digest}
     known = [f"{kind} {quoted(digest)}" for kind, digest in digests.items() if isinstance(digest, str)]
     if known:

@@ -7,6 +7,7 @@ from typing import Any
 
 from polykv_core import words
 from polykv_core.gates import GateVerdict
+from polykv_core.health import Finding
 from polykv_core.judged import tightest
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.terminal import inert
@@ -61,13 +62,19 @@ def sentence(outcomes: Sequence[Outcome], quoted: Callable[[str], str] = inert, 
 
     `what` is what an outcome is of, in the singular.
     """
+    verdict, why = in_two(outcomes, quoted, what)
+    return f"{verdict}{', ' if passed(outcomes) is None and why else '; ' if why else ''}{why}."
+
+
+def in_two(outcomes: Sequence[Outcome], quoted: Callable[[str], str] = inert, what: str = "fixture") -> tuple[str, str]:
+    """The two halves of that sentence: the verdict, and what it hangs on."""
     verdict, found = passed(outcomes), worst(outcomes)
     if verdict is None:
         return _no_verdict(outcomes, quoted, what)
     tally = _tally([outcome.receipt for outcome in outcomes if outcome.receipt is not None], verdict, what)
     if not found:
-        return f"{tally}; every gate is off."
-    return f"{tally}; {'tightest' if verdict else 'worst'}: {_told(found, quoted)}."
+        return tally, "every gate is off"
+    return tally, f"{'tightest' if verdict else 'worst'}: {_told(found, quoted)}"
 
 
 def told(receipt: CapturedReplayReceipt, *names: str) -> Any:
@@ -78,11 +85,13 @@ def told(receipt: CapturedReplayReceipt, *names: str) -> Any:
     return found
 
 
-def findings(receipt: CapturedReplayReceipt) -> list[str]:
+def odd(receipt: CapturedReplayReceipt) -> list[Finding]:
     """What a receipt says is odd about its fixture or replay."""
     listed = told(receipt, "findings")
-    texts = [entry.get("text") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    return [text for text in texts if isinstance(text, str)]
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return [
+        Finding(str(entry.get("code", "")), entry["text"]) for entry in entries if isinstance(entry.get("text"), str)
+    ]
 
 
 def _tally(receipts: Sequence[CapturedReplayReceipt], verdict: bool, what: str) -> str:
@@ -94,18 +103,18 @@ def _tally(receipts: Sequence[CapturedReplayReceipt], verdict: bool, what: str) 
     return f"FAILED: {failing} of {total} {what}s {'fails' if failing == 1 else 'fail'}"
 
 
-def _no_verdict(outcomes: Sequence[Outcome], quoted: Callable[[str], str], what: str) -> str:
+def _no_verdict(outcomes: Sequence[Outcome], quoted: Callable[[str], str], what: str) -> tuple[str, str]:
     missing = [outcome for outcome in outcomes if outcome.receipt is None]
     if not missing:
-        return f"NO VERDICT: there is no {what}."
+        return f"NO VERDICT: there is no {what}", ""
     failing = sum(outcome.receipt is not None and not outcome.receipt.passed for outcome in outcomes)
     others = f"; {failing} {'fails' if failing == 1 else 'fail'}" if failing else ""
     name, error = missing[0].name, missing[0].error
     # An error that names its file is enough.
     which = quoted(error) if name in error else f"{quoted(name)}{f' ({quoted(error)})' if error else ''}"
     if len(missing) == 1:
-        return f"NO VERDICT: 1 of {len(outcomes)} {what}s has none, {which}{others}."
-    return f"NO VERDICT: {len(missing)} of {len(outcomes)} {what}s have none, the first {which}{others}."
+        return f"NO VERDICT: 1 of {len(outcomes)} {what}s has none", f"{which}{others}"
+    return f"NO VERDICT: {len(missing)} of {len(outcomes)} {what}s have none", f"the first {which}{others}"
 
 
 def _told(found: Worst, quoted: Callable[[str], str]) -> str:

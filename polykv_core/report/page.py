@@ -16,7 +16,7 @@ from polykv_core.measurement import CapturedMeasurement
 from polykv_core.receipt import CapturedReplayReceipt
 from polykv_core.report.bars import ladder_chart
 from polykv_core.report.chart import metric_chart
-from polykv_core.report.outcome import findings
+from polykv_core.report.outcome import odd
 from polykv_core.report.rows import Table, candidates_table, gates_table, queries_table, stages_table
 from polykv_core.terminal import inert
 from polykv_core.view import View, legend, views
@@ -102,7 +102,7 @@ def page_of(part: ReportPart, anchor: str) -> Page:
         reasons=list(reasons(explanation)) if explanation else [],
         ladders=[Chart("", "", ladder_chart(stages, name, f"{anchor}-ladder-{name}")) for name in _LADDERS if stages],
         stages=stages_table(stages) if stages else None,
-        findings=[inert(text) for text in findings(receipt) or [finding.text for finding in part.curve.findings]],
+        findings=[inert(finding.text) for finding in odd(receipt) or part.curve.findings],
         candidates=candidates_table(receipt),
         queries=queries_table(k_curve, explanation),
         boundary=inert(receipt.claim_boundary),

@@ -21,7 +21,7 @@ from polykv_core.sweep.work import SweepRequest
 from polykv_core.version import Versions
 
 # To be raised when a result's bytes mean something else than before.
-FORMAT = 1
+FORMAT = 2
 _SUFFIX = ".head"
 _MOST_BYTES = 2**31
 # What a killed writer left behind is litter once no writer can still be at it.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from polykv_core.arrays import Array, Float64, frozen
-from polykv_core.explain import ALONE
 from polykv_core.gates import GATES
+from polykv_core.sweep.losses import STEPS
 from polykv_core.sweep.verdict import HeadVerdict, SweepVerdict
 
 
@@ -18,7 +18,7 @@ class HeadMap:
     """Numbers of one model's heads: `grids[name][layer, head]`, NaN where there is no head or no number.
 
     `margin` is the worst gate's margin as a share of its threshold, `smallest_passing_k` speaks for itself, a gated
-    metric's name is that metric at the selected k, and `loss_name(step, metric)` the loss of a step alone. `heads`
+    metric's name is that metric at the selected k, and `loss_name(step, metric)` what a step costs. `heads`
     holds the verdict at each place that has one.
     """
 
@@ -30,25 +30,8 @@ class HeadMap:
 
 
 def loss_name(step: str, metric: str) -> str:
-    """The name of the grid of what a step alone (keys, values, selection, joint) costs in a gated metric."""
+    """The name of the grid of what one of STEPS (recomputed, keys, values, ...) costs in a gated metric."""
     return f"loss_{step}_{metric}"
-
-
-def grid_labels() -> dict[str, str]:
-    """Every grid's name, with what to call it for people."""
-    labels = {"margin": "Worst gate's margin", "smallest_passing_k": "Smallest passing k"}
-    labels |= {gate.metric: f"{gate.label} at the selected k" for gate in GATES}
-    return labels | {
-        loss_name(step, gate.metric): f"{gate.label} lost by {_STEPS[step]}" for step in ALONE for gate in GATES
-    }
-
-
-_STEPS = {
-    "keys": "coded keys alone",
-    "values": "coded values alone",
-    "selection": "the top k alone",
-    "joint": "all three together",
-}
 
 
 def maps(verdict: SweepVerdict) -> tuple[HeadMap, ...]:
@@ -102,7 +85,7 @@ def _numbers() -> dict[str, Callable[[HeadVerdict], float]]:
         "margin": lambda head: head.margin if head.receipt is not None else math.nan,
         "smallest_passing_k": lambda head: float(head.smallest_passing_k or math.nan),
         **{gate.metric: metric(gate.metric) for gate in GATES},
-        **{loss_name(step, gate.metric): loss(step, gate.metric) for step in ALONE for gate in GATES},
+        **{loss_name(step, gate.metric): loss(step, gate.metric) for step in STEPS for gate in GATES},
     }
 
 

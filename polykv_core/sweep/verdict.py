@@ -82,7 +82,7 @@ class HeadVerdict:
 
     @property
     def losses(self) -> Mapping[str, Mapping[str, float]]:
-        """For each step alone, at the selected k, how far each gated metric is from its best value (means)."""
+        """At the selected k, what exact attention loses in each gated metric, and what each step alone adds (means)."""
         losses = None if self.selected_k is None else self.result.losses_at(self.selected_k)
         return {} if losses is None else {step: losses.loss(step) for step in losses.metrics}
 

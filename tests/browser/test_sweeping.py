@@ -30,6 +30,29 @@ def test_a_square_of_the_map_leads_to_its_head(visit):
     expect(page.get_by_role("combobox", name="Head")).to_have_value("L10_H4")
 
 
+def test_the_last_click_chooses_the_head_on_the_map_or_in_the_list(visit):
+    """It stays chosen on the way back, and when a moved gate ranks the heads anew."""
+    page = visit(f"?sample={SAMPLE}")
+    go_to(page, "Sweep")
+    settle(page)
+    points, chosen = page.locator(".st-key-head_map_0 .scatterlayer .point"), page.locator(".st-key-sweep_head")
+    points.nth(13).click(force=True)
+    expect(chosen.get_by_text("L10_H4", exact=True)).to_be_visible()
+    settle(page)
+    worst_row = {"x": 14, "y": 52}
+    page.get_by_test_id("stDataFrame").click(position=worst_row)
+    expect(chosen.get_by_text("L10_H4", exact=True)).to_have_count(0)
+    expect(chosen.get_by_text("The head you chose")).to_be_visible()
+    points.nth(20).click(force=True)
+    expect(chosen.get_by_text("L15_H2", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Lenient").click()
+    expect(page.get_by_role("heading", level=1)).not_to_contain_text("34 of 36")
+    expect(chosen.get_by_text("L15_H2", exact=True)).to_be_visible()
+    go_to(page, "Replay")
+    go_to(page, "Sweep")
+    expect(chosen.get_by_text("L15_H2", exact=True)).to_be_visible()
+
+
 def test_a_moved_gate_turns_the_verdict_without_a_new_sweep(visit):
     """The map is drawn anew from what was measured."""
     page = visit(f"?sample={SAMPLE}")
