@@ -127,7 +127,8 @@ def _recomputed(explanation: Explanation, cost: float) -> str:
     error = min(fit.middle_error, float(np.median(fit.directions)))
     return (
         f"The captured output fits {named} (error {error:.1g}); the replay used {used:.4g}. That alone "
-        f"costs {cost:.3g} of output cosine. Try that scale, or capture the query with it multiplied in."
+        f"costs {cost:.3g} of output cosine, and the rest is told of another attention than the model's. Replay with "
+        "that scale first, or capture the query with it multiplied in."
     )
 
 

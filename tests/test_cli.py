@@ -23,6 +23,7 @@ from polykv_core import (
     run_model_case,
 )
 from polykv_core.commands import replay as command
+from polykv_core.commands.shared import file_and_head
 from polykv_core.tables import number
 
 D16 = SAMPLES / "synthetic_d16_basic.json"
@@ -480,3 +481,23 @@ def test_a_help_text_whose_reader_went_away_is_no_failed_gate():
     ) as process:
         process.stdout.close()
         assert process.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "head"),
+    [
+        ("a.npz", "a.npz", None),
+        ("a.npz#L0_H0", "a.npz", "L0_H0"),
+        ("a.npz#L0#H0", "a.npz", "L0#H0"),
+        ("b#c.npz", "b#c.npz", None),
+        ("b#c.npz#L0#H0", "b#c.npz", "L0#H0"),
+        ("none.npz#L0_H0", "none.npz", "L0_H0"),
+        ("none.npz", "none.npz", None),
+    ],
+)
+def test_file_and_head_are_parted_at_the_file_that_is_there(tmp_path, monkeypatch, path, file, head):
+    """Either name may have a # itself."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.npz", "b#c.npz"):
+        (tmp_path / name).touch()
+    assert file_and_head(path) == (file, head)

@@ -36,6 +36,7 @@ from polykv_core import (
     receipts_zip,
     run_captured_model_replay,
 )
+from polykv_core.gates import GATES
 
 FIXTURE = load_fixture(encoded(fixture_fields()))
 MEASUREMENT = measure(FIXTURE, range(1, 7))
@@ -154,12 +155,13 @@ def test_the_command_line_says_the_same_config(fixture, gates):
     assert words[:2] == ["polykv", "replay"]
     assert words[2] in (fixture, f"./{fixture}")
     assert not words[2].startswith("-")
-    options = dict(word.removeprefix("--").split("=", 1) for word in words[3:])
+    off = [word for word in words if word.startswith("--gate-off=")]
+    options = dict(word.removeprefix("--").split("=", 1) for word in words[3:] if word not in off)
     assert options.pop("receipt") == "out dir/receipt.json"
     assert options.pop("candidate-ks") == "6,2"
-    assert {name.replace("-", "_"): float(value) for name, value in options.items()} == dict(
-        zip(THRESHOLDS, gates, strict=True)
-    )
+    told = {name.replace("-", "_"): float(value) for name, value in options.items()}
+    told |= {gate.threshold: gate.off for gate in GATES if f"--gate-off={gate.threshold.replace('_', '-')}" in off}
+    assert told == dict(zip(THRESHOLDS, gates, strict=True))
 
 
 LARGEST = sys.float_info.max

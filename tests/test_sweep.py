@@ -372,3 +372,14 @@ def test_splits_that_leave_a_tier_without_rows_are_refused():
     with pytest.raises(SweepError, match="quality is 'decode_reduction'; expected one of output_cosine_mean"):
         shared_tokens_curve(fixture, config, quality="decode_reduction")
     assert default_splits(1) == (1,)
+
+
+def test_heads_that_are_spread_over_more_places_than_any_model_has_have_no_map(results):
+    """A map of them would take all memory, and nobody could read it."""
+    spread = [
+        replace(result, item=replace(result.item, layer=1000 * index, head_index=1000 * index))
+        for index, result in enumerate(results[:2])
+    ]
+    assert [len(found.layers) for found in maps(verdict(spread, CapturedReplayConfig(KS)))] == [2]
+    many = [replace(results[0], item=replace(results[0].item, layer=place, head_index=place)) for place in range(300)]
+    assert maps(verdict(many, CapturedReplayConfig(KS))) == ()

@@ -1,5 +1,6 @@
 """The run of a sweep with real processes: what is done twice, what is lost, what becomes of killed workers."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -348,8 +349,9 @@ def test_a_ledger_that_cannot_be_written_is_told(tmp_path, file):
         Ledger(tmp_path / "taken")
     ledger = Ledger(tmp_path / "folder")
     ledger.folder.rmdir()
+    result = swept(file)["L0_H0"]
     with pytest.raises(SweepError, match=r"cannot keep finished heads in .*folder: No such file or directory"):
-        swept(file, ledger)
+        ledger.put("key", result)
 
 
 def test_errors_are_not_kept(ledger, file):
@@ -373,3 +375,19 @@ def test_a_full_ledger_loses_what_was_not_used_for_longest(ledger, file):
     assert ledger.get("a", item) is not None  # used now
     ledger.prune(2 * len(result.to_bytes()))
     assert sorted(path.name for path in ledger.folder.iterdir()) == [".polykv-2.tmp", "a.head", "d.head"]
+
+
+def test_a_disk_that_fills_up_costs_no_head(tmp_path, monkeypatch):
+    """The sweep goes on to its end, and says once why nothing is kept any more."""
+    ledger, told = Ledger(tmp_path / "ledger"), []
+    file = pack(tmp_path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("polykv_core.sweep.ledger.write_whole", full)
+    results = list(run(sweep_items([file]), REQUEST, ledger=ledger, on_unkept=told.append))
+    assert [result.error for result in results] == [None] * 6
+    assert len(told) == 1
+    assert told[0].startswith("cannot keep finished heads in ")
+    assert "No space left on device; free some space" in told[0]

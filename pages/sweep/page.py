@@ -52,7 +52,9 @@ def draw_maps(judged: SweepVerdict) -> None:
     """The maps of one number; a click on them chooses a head."""
     found = maps(judged)
     if not found:
-        st.info("None of the heads says which layer it is of, so there is no map.", icon=":material/info:")
+        st.info(
+            "There is no map: no head says its layer, or they are too far apart.", icon=":material/info:"
+        )
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         kind = st.selectbox(
@@ -93,8 +95,8 @@ def draw_splits(shown: Shown) -> None:
     """The head on screen, with more or fewer of its rows shared."""
     st.header("More or fewer shared tokens", anchor=False)
     st.text(
-        f"{shown.source.name} (the head in the sidebar): what its quality costs in bytes when other numbers of its rows "
-        "go to the pool."
+        f"{shown.source.name} (the head in the sidebar): what its quality costs in bytes when other numbers of its "
+        "rows go to the pool."
     )
     whose = f"{shown.source.digest} {shown.receipt.config} {shown.curve.options}"
     if st.session_state.get(_SPLITS_OF) != whose:

@@ -50,11 +50,12 @@ def fixture_at(path: str) -> CapturedReplayFixture:
 
 
 def file_and_head(path: str) -> tuple[str, str | None]:
-    """A path, and the head that it names after a #; a file whose own name has a # is meant as it is."""
-    file, mark, head = path.rpartition("#")
-    if not mark or os.path.exists(path):
+    """A path, and the head that it names after a #. Names of files and of heads may have one as well."""
+    if "#" not in path or os.path.exists(path):
         return path, None
-    return file, head
+    parts = path.split("#")
+    cuts = [("#".join(parts[:count]), "#".join(parts[count:])) for count in range(len(parts) - 1, 0, -1)]
+    return next((cut for cut in cuts if os.path.exists(cut[0])), cuts[0])
 
 
 def with_first_head(file: str) -> str:

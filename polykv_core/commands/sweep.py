@@ -60,7 +60,9 @@ def sweep(files: tuple[str, ...], config: str | None, **given: Any) -> int:
     if shared is not None:
         return splits(items, shared, settings, options, outputs)
     start = partial(local, workers) if scheduler is None else partial(cluster, scheduler)
-    found = run(items, SweepRequest(settings.candidate_ks, options), start=start, ledger=Ledger(anew=again))
+    unkept = partial(complain, "warning")
+    request = SweepRequest(settings.candidate_ks, options)
+    found = run(items, request, start=start, ledger=Ledger(anew=again), on_unkept=unkept)
     results = _in_order(items, _told(found, len(items)))
     return _reported(verdict(results, settings), outputs)
 
@@ -85,13 +87,18 @@ def _told(found: Any, total: int) -> Sequence[HeadResult]:
     """All results, with a line on a terminal that says how far it is."""
     results = []
     watched = sys.stderr is not None and sys.stderr.isatty()
-    for result in found:
-        results.append(result)
-        if watched:
-            sys.stderr.write(f"\r{len(results)} of {total} heads done")
-            sys.stderr.flush()
-    if watched and results:
-        sys.stderr.write("\r\033[K")
+    try:
+        for result in found:
+            results.append(result)
+            if watched:
+                sys.stderr.write(f"\r{len(results)} of {total} heads done")
+                sys.stderr.flush()
+    except KeyboardInterrupt:
+        complain("stopped", f"{len(results)} of {total} heads are done; the same command goes on from there")
+        raise
+    finally:
+        if watched and results:
+            sys.stderr.write("\r\033[K")
     return results
 
 

@@ -12,6 +12,8 @@ from polykv_core.gates import GATES
 from polykv_core.sweep.losses import STEPS
 from polykv_core.sweep.verdict import HeadVerdict, SweepVerdict
 
+_MOST_PLACES = 2**16
+
 
 @dataclass(frozen=True, eq=False)
 class HeadMap:
@@ -37,13 +39,15 @@ def loss_name(step: str, metric: str) -> str:
 def maps(verdict: SweepVerdict) -> tuple[HeadMap, ...]:
     """A map for each model, of the heads whose layer and head are known; other heads are in none.
 
-    Where two files hold the same head of a model, each file has a map of its own.
+    Where two files hold the same head of a model, each file has a map of its own. A map of more places than any model
+    has heads is left out.
     """
     models: dict[str, list[HeadVerdict]] = defaultdict(list)
     for head in verdict.heads:
         if head.item.layer is not None and head.item.head_index is not None:
             models[head.item.model].append(head)
-    return tuple(_map(title, part) for model, heads in models.items() for title, part in _parts(model, heads))
+    parts = (part for model, heads in models.items() for part in _parts(model, heads))
+    return tuple(_map(title, heads) for title, heads in parts if _places(heads) <= _MOST_PLACES)
 
 
 def _parts(model: str, heads: list[HeadVerdict]) -> list[tuple[str, list[HeadVerdict]]]:
@@ -62,11 +66,12 @@ def _map(title: str, heads: list[HeadVerdict]) -> HeadMap:
     layers = tuple(sorted({layer for layer, _ in at}))
     indices = tuple(sorted({index for _, index in at}))
 
+    rows, columns = np.searchsorted(layers, [layer for layer, _ in at]), np.searchsorted(indices, [he for _, he in at])
+
     def grid(number: Callable[[HeadVerdict], float]) -> Float64[Array, "layer head"]:
-        rows = [
-            [number(at[layer, index]) if (layer, index) in at else math.nan for index in indices] for layer in layers
-        ]
-        return frozen(np.array(rows, dtype=np.float64))
+        found = np.full((len(layers), len(indices)), math.nan)
+        found[rows, columns] = [number(head) for head in at.values()]
+        return frozen(found)
 
     grids = {name: grid(number) for name, number in _numbers().items()}
     return HeadMap(title, layers, indices, grids, at)
@@ -87,6 +92,12 @@ def _numbers() -> dict[str, Callable[[HeadVerdict], float]]:
         **{gate.metric: metric(gate.metric) for gate in GATES},
         **{loss_name(step, gate.metric): loss(step, gate.metric) for step in STEPS for gate in GATES},
     }
+
+
+def _places(heads: list[HeadVerdict]) -> int:
+    """How many squares their map has."""
+    layers, indices = zip(*map(_place, heads), strict=True)
+    return len(set(layers)) * len(set(indices))
 
 
 def _place(head: HeadVerdict) -> tuple[int, int]:

@@ -27,6 +27,10 @@ def never() -> bool:
     return False
 
 
+def ignored(_reason: str) -> None:
+    """Nobody needs to know."""
+
+
 def run(
     items: Iterable[SweepItem],
     request: SweepRequest,
@@ -34,6 +38,7 @@ def run(
     start: Callable[[], Crew] = local,
     ledger: Ledger | None = None,
     should_stop: Callable[[], bool] = never,
+    on_unkept: Callable[[str], None] = ignored,
     work: Work = do_head,
 ) -> Generator[HeadResult, None, None]:
     """Every head's result, as they are done; first those that the ledger has, for which nobody works.
@@ -42,8 +47,8 @@ def run(
     `partial(cluster, address)`. The workers are ended when the generator is closed, when it raises, or soon after
     `should_stop` says so; it then ends without the results that are missing. What is done by then is in the ledger.
 
-    What goes wrong with a head is its result's error. Raises SweepError where there are no workers, or finished heads
-    cannot be kept.
+    What goes wrong with a head is its result's error. Once a finished head cannot be kept, none is any more:
+    `on_unkept` is told why, and the sweep goes on. Raises SweepError where there are no workers.
     """
     tasks = []
     for known in _looked_up(items, request, ledger):
@@ -55,7 +60,7 @@ def run(
             tasks.append(known)
     if not tasks:
         return
-    sweep = _Sweep(start(), request, ledger, work)
+    sweep = _Sweep(start(), request, ledger, work, on_unkept)
     try:
         yield from sweep.done(tasks, should_stop)
     finally:
@@ -93,8 +98,15 @@ def _looked_up(
 class _Sweep:
     """The work in progress: what waits, what is with the workers, and what lost its worker."""
 
-    def __init__(self, crew: Crew, request: SweepRequest, ledger: Ledger | None, work: Work) -> None:
-        self.crew, self.request, self.ledger, self.work = crew, request, ledger, work
+    def __init__(
+        self,
+        crew: Crew,
+        request: SweepRequest,
+        ledger: Ledger | None,
+        work: Work,
+        on_unkept: Callable[[str], None],
+    ) -> None:
+        self.crew, self.request, self.ledger, self.work, self.on_unkept = crew, request, ledger, work, on_unkept
         self.out: dict[Future[HeadResult], _Task] = {}
         self.alone: deque[_Task] = deque()
         self.lost: Counter[_Task] = Counter()
@@ -110,10 +122,10 @@ class _Sweep:
     def end(self) -> None:
         """End the workers; what was finished but not asked for any more is kept."""
         self.crew.end()
+        for future, task in self.out.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._keep(task, future.result())
         if self.ledger:
-            for future, task in self.out.items():
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    self.ledger.put(task.key, future.result())
             self.ledger.prune()
 
     def _hand_out(self, waiting: deque[_Task]) -> None:
@@ -148,6 +160,14 @@ class _Sweep:
             return failed(task.item, SweepError("its worker was lost twice (out of memory? use fewer workers)"))
         except Exception as bad:  # noqa: BLE001 - told as the head's error
             return failed(task.item, bad)
-        if self.ledger:
-            self.ledger.put(task.key, result)
+        self._keep(task, result)
         return result
+
+    def _keep(self, task: _Task, result: HeadResult) -> None:
+        """As far as there is room: a full disk must not cost what is done."""
+        if self.ledger:
+            try:
+                self.ledger.put(task.key, result)
+            except SweepError as bad:
+                self.ledger = None
+                self.on_unkept(str(bad))
