@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -333,6 +334,13 @@ def test_a_text_that_is_cut_is_told(checkpoints, text, tmp_path):
     """How many tokens were read of how many."""
     args = ("--text", text, "--out", tmp_path / "o.npz", "--max-tokens=30", "--queries=5", "--shared-tokens=10")
     assert "30 tokens, the first of 40" in polykv("capture", checkpoints("llama"), *args).stdout
+
+
+def test_the_captured_scale_is_told_with_how_to_replay_at_it(checkpoints, text, tmp_path):
+    """The option is named, where there is one for all heads."""
+    args = ("--text", text, "--out", tmp_path / "o.npz", "--queries=5", "--shared-tokens=10")
+    told = polykv("capture", checkpoints("llama"), *args).stdout
+    assert re.search(r"Scale +0\.353553; replay with --attention-scale inverse_sqrt_head_dim\n", told)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])

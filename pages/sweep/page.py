@@ -52,9 +52,7 @@ def draw_maps(judged: SweepVerdict) -> None:
     """The maps of one number; a click on them chooses a head."""
     found = maps(judged)
     if not found:
-        st.info(
-            "There is no map: no head says its layer, or they are too far apart.", icon=":material/info:"
-        )
+        st.info("There is no map: no head says its layer, or they are too far apart.", icon=":material/info:")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         kind = st.selectbox(

@@ -1,5 +1,6 @@
 """`polykv capture`: heads of a Hugging Face model, on a text, into one compact file."""
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -95,10 +96,19 @@ def _facts(captured: Any, request: CaptureRequest) -> Facts:
             "Queries",
             f"{request.queries} a head, each with {min(rows)} to {max(rows)} rows, {request.shared_tokens} shared",
         ),
-        ("Scale", ", ".join(f"{scale:.6g}" for scale in scales)),
+        ("Scale", f"{', '.join(f'{scale:.6g}' for scale in scales)}{_how_to_replay(captured, scales)}"),
         ("Logits", request.logits),
         ("Checked", f"outputs are within {captured.largest_difference:.1e} of attention recomputed from the rows"),
     ]
+
+
+def _how_to_replay(captured: Any, scales: list[float]) -> str:
+    """The option that replays at the captured scale, where the reference's own, 1, would be another attention."""
+    head_dims = {fixture.head_dim for fixture in captured.fixtures.values()}
+    if scales == [1.0] or len(scales) > 1:
+        return ""
+    natural = all(math.isclose(scales[0], head_dim**-0.5, rel_tol=1e-6) for head_dim in head_dims)
+    return f"; replay with --attention-scale {'inverse_sqrt_head_dim' if natural else repr(scales[0])}"
 
 
 def _progress(done: int, total: int) -> None:
