@@ -61,12 +61,21 @@ def _pack_at(source: Source) -> Pack | None:
             start = file.read(16)
     except OSError:
         return None  # told where it is read
+    _refuse_model(start)
     return open_pack(source) if is_pack(start) else None
 
 
 def _content(source: Source) -> bytes:
     """All of a source; a file that is no pack is JSON, and is not read beyond what that may hold."""
-    return read_bytes(source, FixtureError, MAX_BYTES if _is_file(source) else MAX_PACK_BYTES)
+    content = read_bytes(source, FixtureError, MAX_BYTES if _is_file(source) else MAX_PACK_BYTES)
+    _refuse_model(content)
+    return content
+
+
+def _refuse_model(start: bytes) -> None:
+    """Raise FixtureError for what is no capture but what one is made from."""
+    if start.startswith(b"GGUF"):
+        raise FixtureError("the file is a model in GGUF, not a captured fixture; polykv capture makes one from it")
 
 
 def _is_file(source: Source) -> TypeGuard[str | os.PathLike[str]]:

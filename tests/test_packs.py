@@ -314,3 +314,14 @@ def test_a_file_whose_name_is_nothing_but_an_ending_gives_a_head_a_name(tmp_path
     source = written(tmp_path, encoded(fixture_fields()), ".json")
     assert polykv("convert", source, tmp_path / "out.npz").exit_code == 0
     assert load_fixture(tmp_path / "out.npz").digest == FIXTURE.digest
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_a_model_is_told_from_a_capture(tmp_path, as_path):
+    """With what makes a capture of it."""
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(64))
+    with pytest.raises(FixtureError, match="is a model in GGUF, not a captured fixture; polykv capture makes one"):
+        load_fixture(model if as_path else model.read_bytes())
+    with pytest.raises(FixtureError, match="polykv capture makes one"):
+        heads_in(model if as_path else model.read_bytes())

@@ -39,7 +39,6 @@ _LEAST_ROW, _LEAST_COLUMN = 16, 18
 _MOST_HEIGHT, _MOST_WIDTH = 900, 1000
 _ROOM_FOR_NUMBERS, _ROOM_FOR_A_TICK = 52, 24  # pixels of a column
 # Margins, in % of a threshold: colours go with their logarithm beyond 1 %, to where they no longer change.
-_LEAST_MARGIN, _MOST_MARGIN = -10_000, 100
 _MARGIN_TICKS = (-10_000, -100, 0, 100)
 _MOST_TICKS = 8
 
