@@ -4,6 +4,7 @@ import json
 import math
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -214,6 +215,16 @@ def test_a_file_that_changed_meanwhile_is_not_mixed_up_with_what_it_was(tmp_path
     assert work(item, REQUEST, source).error is None
     (tmp_path / "heads.safetensors").write_bytes(pack_bytes({"L0_H0": head(5)}))
     assert "was changed while the sweep ran" in work(item, REQUEST, source).error
+
+
+def test_a_file_that_became_none_meanwhile_is_told_as_changed(tmp_path):
+    """And not as the damage that is found then."""
+    (item,) = sweep_items([pack(tmp_path, layers=1, heads=1)])
+    source = Source.at(item.file)
+    Path(item.file).write_bytes(b"{}")
+    assert "was changed while the sweep ran" in work(item, REQUEST, source).error
+    Path(item.file).unlink()
+    assert "cannot read it: No such file or directory" in work(item, REQUEST, source).error
 
 
 def test_a_k_that_means_nothing_is_refused_before_any_work():

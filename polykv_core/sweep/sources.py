@@ -28,13 +28,21 @@ class Source:
 
     def fixture(self, path: str, head: str | None) -> CapturedReplayFixture:
         """A head of this file. Raises FixtureError as load_fixture does, and if the file is another one by now."""
+        fixture, fault = None, FixtureError("the file was changed while the sweep ran; start the sweep again")
+        try:
+            fixture = self._loaded(path, head)
+        except FixtureError as bad:
+            if self._still_at(path):
+                fault = bad
+        if fixture is None or fixture.file_digest != self.digest or not self._still_at(path):
+            raise fault
+        return fixture
+
+    def _loaded(self, path: str, head: str | None) -> CapturedReplayFixture:
+        """A head of what is there now. Loading it from a compact file's path would hash all of the file again."""
         with Path(path).open("rb") as file:
             packed = is_pack(file.read(16))
-        # Loading a head of a compact file would hash all of the file again.
-        fixture = _pack(path, self.digest).fixture(head, self.digest) if packed else load_fixture(path, head)
-        if fixture.file_digest != self.digest or not self._still_at(path):
-            raise FixtureError("the file was changed while the sweep ran; start the sweep again")
-        return fixture
+        return _pack(path, self.digest).fixture(head, self.digest) if packed else load_fixture(path, head)
 
     def _still_at(self, path: str) -> bool:
         """Whether the file is the same; a copy on another machine has another time of change, and the same content."""
