@@ -119,7 +119,8 @@ def _own_k(verdict: SweepVerdict) -> str:
 
 def _one_k(verdict: SweepVerdict) -> str:
     if verdict.one_k is None or verdict.one_k_decode_reduction is None:
-        return "none of the candidates lets every head pass"
+        why = ": each passes at a k of its own" if verdict.passed else ""
+        return f"none of the candidates lets every head pass{why}"
     fewer = words.with_unit(verdict.one_k_decode_reduction, "decode_reduction", 4)
     return f"k = {verdict.one_k} is the smallest at which every head passes, with {fewer} fewer value rows"
 

@@ -49,14 +49,14 @@ def _cell(found: HeadMap, layer: int, index: int) -> Text:
 def splits_text(curve: Sequence[Split]) -> str:
     """A row for each split of a head's rows between pool and shell."""
     table = plain_table()
-    for head in ("Shared", "Bytes per token", "x smaller than fp16", "Verdict", "k", "Cosine", "MSE", "KL (nats)", ""):
+    for head in ("Shared", "Bytes per token", "Of fp16", "Verdict", "k", "Cosine", "MSE", "KL (nats)", ""):
         table.add_column(head, justify="left" if head in ("Verdict", "") else "right")
     for split in curve:
         metrics, size = split.metrics, split.footprint
         table.add_row(
             str(split.shared_tokens),
             number(split.bytes_per_token, 4),
-            number(size.fp16_bytes_per_token / split.bytes_per_token, 3),
+            f"{number(100 * split.bytes_per_token / size.fp16_bytes_per_token, 3)} %",
             word(split.passed),
             str(split.receipt.selected_candidate_k),
             number(metrics.output_cosine_mean),

@@ -40,7 +40,8 @@ class Choice:
 def draw(*, with_fixture: bool) -> None:
     """Draw the sidebar's controls as the URL has them at first, and keep the URL true from then on.
 
-    A page that is about no fixture does without the controls for it; what was chosen stays chosen.
+    A page that is about no fixture does without the controls for it; what was chosen stays chosen. All of them persist:
+    of others the browser takes the default, and sends it back, where a session's first run is cut short.
     """
     _seed()
     fixture = st.container()  # always there, so that what stands below is the same on each page
@@ -53,6 +54,7 @@ def draw(*, with_fixture: bool) -> None:
         "Candidate ks",
         value=settings.KS_TEXT,
         key=settings.KS,
+        persist_state="session",
         max_chars=settings.LONGEST_KS,
         help="How many rows to read, in the order of preference. The first that passes every gate is selected.",
     )
@@ -62,8 +64,8 @@ def draw(*, with_fixture: bool) -> None:
         with options:
             replay_options.draw()
     with st.expander("Charts"):
-        st.segmented_control("Value axes", list(_LOG), default="Auto", key=_AXES)
-        st.segmented_control("k axis", list(_LOG), default="Auto", key=_K_AXIS)
+        st.segmented_control("Value axes", list(_LOG), default="Auto", key=_AXES, persist_state="session")
+        st.segmented_control("k axis", list(_LOG), default="Auto", key=_K_AXIS, persist_state="session")
         st.segmented_control(
             "Download charts as",
             list(_PICTURES),

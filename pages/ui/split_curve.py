@@ -72,7 +72,16 @@ def chart(curve: Sequence[Split], metric: str) -> tuple[go.Figure, str]:
         f"{words.with_unit(getattr(split.metrics, metric), metric, 4)}, {words.verb(split.passed)}"
         for split in curve
     )
-    return go.Figure(data=traces, layout=layout), f"{title} against bytes per token, {found.direction}. {told}."
+    figure = go.Figure(data=traces, layout=layout)
+    uncompressed = curve[0].footprint.fp16_bytes_per_token
+    figure.add_vline(
+        uncompressed,
+        line={"dash": "dash", "width": 1, "color": "#888888"},
+        annotation={"text": "fp16"},
+        annotation_position="bottom right",
+    )
+    alt = f"{title} against bytes per token, {found.direction}; fp16 takes {uncompressed}. {told}."
+    return figure, alt
 
 
 def _told(split: Split, metric: str) -> str:

@@ -24,6 +24,7 @@ def draw() -> None:
         STATISTICS,
         format_func=words.STATISTICS.__getitem__,
         key=settings.STATISTIC,
+        persist_state="session",
         help="How a metric is summed up over the queries. The reference takes the mean; a receipt says if it was not.",
     )
     with presets:
@@ -46,6 +47,7 @@ def _draw_gate(gate: Gate) -> None:
         f"{gate.label} {_SIGNS[gate.side]}",
         value=True,
         key=settings.SWITCHES[gate.threshold],
+        persist_state="session",
         help=f"{knob.meaning} {metric.direction.capitalize()}{unit}. Equality passes.{_range(gate)} "
         "Unticked, the gate is off.",
     )
@@ -57,6 +59,7 @@ def _draw_gate(gate: Gate) -> None:
         step=knob.step,
         format="%g",  # the format that follows from the step would show 0.001 as 0.00
         key=gate.threshold,
+        persist_state="session",
         disabled=not on,
         label_visibility="collapsed",
     )

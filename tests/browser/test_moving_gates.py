@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from actions import upload
+from actions import settle, upload
 from serve import HELD_UP
 
 from polykv_core import (
@@ -219,3 +219,16 @@ def test_two_people_see_their_own_fixture(visit, tmp_path):
     upload(theirs, tmp_path / "theirs.json")
     for page, path in ((mine, SYNTHETIC), (theirs, tmp_path / "theirs.json")):
         expect(page).to_have_url(re.compile(f"fixture={load_fixture(path).digest[7:23]}"))
+
+
+def test_a_link_holds_though_its_first_runs_are_cut_short(visit):
+    """Whatever makes the page run again while it is drawn for the first time."""
+    page = visit()
+    link = f"{page.url.split('?')[0]}?sample=synthetic_d16_basic.json&max_ppl_delta=10&candidate_ks=2,4"
+    page.goto(link, wait_until="commit")
+    for _ in range(100):
+        page.keyboard.press("r")  # Streamlit's key for another run
+        page.wait_for_timeout(20)
+    settle(page)
+    expect(page.get_by_role("spinbutton", name="|PPL delta|")).to_have_value("10")
+    expect(page.get_by_role("textbox", name="Candidate ks")).to_have_value("2,4")
