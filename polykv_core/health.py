@@ -12,7 +12,7 @@ from polykv_core.attention import project, softmax
 from polykv_core.fixture import CapturedReplayFixture
 from polykv_core.metrics import PROBABILITY_FLOOR, QueryMetrics, argmax_last, kl_divergence, nll
 from polykv_core.options import ReplayOptions
-from polykv_core.scale import FITS, ScaleFit, fit_scale, gives_outputs
+from polykv_core.scale import FITS, ScaleFit, fit_scale
 from polykv_core.statistics import ENOUGH_QUERIES
 
 _LOCAL_LOGITS = 1e-3  # nats
@@ -44,7 +44,7 @@ def check_fixture(fixture: CapturedReplayFixture, options: ReplayOptions | None 
         fit = fit_scale(fixture)
         _FOUND[fixture] = fixture_findings(fixture, fit, projection_floor(fixture)), fit
     found, fit = _FOUND[fixture]
-    return found if options is None else (*_other_scale(fixture, fit, options), *found)
+    return found if options is None else (*_other_scale(fit, options, fixture.head_dim), *found)
 
 
 def projection_floor(fixture: CapturedReplayFixture) -> Float64[Array, " q"]:
@@ -111,12 +111,12 @@ def _attention(fit: ScaleFit) -> Iterator[Finding]:
     )
 
 
-def _other_scale(fixture: CapturedReplayFixture, fit: ScaleFit, options: ReplayOptions) -> Iterator[Finding]:
+def _other_scale(fit: ScaleFit, options: ReplayOptions, head_dim: int) -> Iterator[Finding]:
     """Whether a replay multiplies the scores by another number than the model did."""
-    used = float(options.scale(fixture.head_dim))
-    if not fit.known or fit.is_scale(used) or gives_outputs(fixture, used):
+    used = float(options.scale(head_dim))
+    if not fit.known or fit.is_scale(used):
         return
-    setting = "inverse_sqrt_head_dim" if fit.is_scale(1.0 / math.sqrt(fixture.head_dim)) else f"{fit.scale:.4g}"
+    setting = "inverse_sqrt_head_dim" if fit.is_scale(1.0 / math.sqrt(head_dim)) else f"{fit.scale:.4g}"
     yield Finding(
         OTHER_SCALE,
         f"The captured output fits an attention scale of {fit.scale:.4g}, but this replay uses {used:.4g}: the verdict "

@@ -25,6 +25,7 @@ _COARSE, _FINE, _ZOOMS = 73, 17, 5
 class ScaleFit:
     """The scale that brings exact attention nearest to the captured outputs, and how near that is for each query.
 
+    `alike`: those of 1 and 1 / sqrt(head_dim) that give the outputs too; both do where scores hardly differ.
     `errors`: the distance of the fitted output from the captured one, as a share of the latter's length. `directions`:
     the same after each fitted output was stretched by its factor in `factors` to fit best, at the scale
     `direction_scale` that suits this; below 1, something outside these rows takes some of the weight.
@@ -32,6 +33,7 @@ class ScaleFit:
 
     scale: float
     named: str
+    alike: tuple[float, ...]
     errors: Float64[Array, " q"]
     direction_scale: float
     directions: Float64[Array, " q"]
@@ -54,7 +56,7 @@ class ScaleFit:
 
     def is_scale(self, scale: float) -> bool:
         """Whether this is the fitted scale, as well as one can tell."""
-        return math.isclose(scale, self.scale, rel_tol=SAME_SCALE)
+        return any(math.isclose(scale, fitting, rel_tol=SAME_SCALE) for fitting in (self.scale, *self.alike))
 
     @property
     def middle_error(self) -> float:
@@ -75,35 +77,30 @@ def fit_scale(fixture: CapturedReplayFixture) -> ScaleFit:
     problems = [_Problem(query) for query in fixture.queries]
     # An output of no length has no direction, and says nothing of a scale.
     telling = [problem for problem in problems if problem.length > 0.0] or problems
-    scale, name = _best_named(telling, coarse, named, directions=False)
+    scale, name, alike = _best_named(telling, coarse, named, directions=False)
     errors = _fits(problems, scale)[0]
     direction_scale = scale
     if not (errors <= FITS).all():
         # Only where attention alone does not fit is it worth asking whether it would, were it stretched.
-        direction_scale, direction_name = _best_named(telling, coarse, named, directions=True)
+        stretched = _best_named(telling, coarse, named, directions=True)
+        direction_scale = stretched[0]
         if (_fits(problems, direction_scale)[1] <= FITS).all():
-            scale, name = direction_scale, direction_name
+            scale, name, alike = stretched
     errors = _fits(problems, scale)[0]
     _, directions, factors = _fits(problems, direction_scale)
-    return ScaleFit(scale, name, errors, direction_scale, directions, factors)
-
-
-def gives_outputs(fixture: CapturedReplayFixture, scale: float) -> bool:
-    """Whether exact attention at this scale gives most captured outputs; at several where scores hardly differ."""
-    errors = _fits([_Problem(query) for query in fixture.queries], scale)[0]
-    return bool(np.median(errors) <= FITS)
+    return ScaleFit(scale, name, alike, errors, direction_scale, directions, factors)
 
 
 def _best_named(
     problems: "Sequence[_Problem]", scales: Float64[Array, " s"], named: Mapping[str, float], *, directions: bool
-) -> tuple[float, str]:
-    """The best scale and, where one with a name is as good, that one and its name."""
+) -> tuple[float, str, tuple[float, ...]]:
+    """The best scale and, where one with a name is as good, that one and its name; and which of those fit at all."""
     scale, name = _best_scale(problems, scales, directions=directions), ""
     best = _mean_errors(problems, np.array([scale, *named.values()]), directions=directions)
     for candidate, (text, value) in enumerate(named.items(), start=1):
         if best[candidate] <= _AS_GOOD * best[0] + _ROUNDING:
             name, scale = text, value
-    return scale, name
+    return scale, name, tuple(value for value, error in zip(named.values(), best[1:], strict=True) if error <= FITS)
 
 
 class _Problem:
