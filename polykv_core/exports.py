@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 
 from polykv_core.config import THRESHOLDS, CapturedReplayConfig
-from polykv_core.gates import CandidateReplayMetrics, gates_off, measured_candidate
+from polykv_core.gates import GATES, CandidateReplayMetrics, gates_off, measured_candidate
 from polykv_core.measurement import CapturedMeasurement, Measurement
 from polykv_core.metrics import METRICS
 from polykv_core.options import REFERENCE, ReplayOptions
@@ -50,7 +50,7 @@ def command_line(fixture: str, config: CapturedReplayConfig, receipt: str, repla
     """The shell command that replays a fixture file with this config and these options and writes the same receipt."""
     off = gates_off(config)
     options = _flags({name: repr(getattr(config, name)) for name in THRESHOLDS if name not in off})
-    options += [f"--gate-off={name.replace('_', '-')}" for name in off]
+    options += [f"--gate-off={gate.option}" for gate in GATES if gate.threshold in off]
     apart = replayed.changed | ({} if config.statistic == "mean" else {"statistic": config.statistic})
     ks = ",".join(map(str, config.candidate_ks))
     return _command("replay", fixture, f"--candidate-ks={ks}", *options, *_flags(apart), f"--receipt={receipt}")

@@ -52,6 +52,11 @@ class Gate:
     off: float
     absolute: bool = False
 
+    @property
+    def option(self) -> str:
+        """How the gate is called on the command line."""
+        return self.threshold.replace("_", "-")
+
     def gated(self, metric: Number) -> Number:
         """What of a metric's value (or values) the gate looks at."""
         return abs(metric) if self.absolute else metric

@@ -116,11 +116,11 @@ def _other_scale(fit: ScaleFit, options: ReplayOptions, head_dim: int) -> Iterat
     used = float(options.scale(head_dim))
     if not fit.known or fit.is_scale(used):
         return
-    setting = "inverse_sqrt_head_dim" if fit.is_scale(1.0 / math.sqrt(head_dim)) else f"{fit.scale:.4g}"
     yield Finding(
         OTHER_SCALE,
         f"The captured output fits an attention scale of {fit.scale:.4g}, but this replay uses {used:.4g}: the verdict "
-        f"is on another attention than the model's. Replay with the attention scale {setting}.",
+        f"is on another attention than the model's. Replay with the attention scale "
+        f"{options.setting_of(fit.scale, head_dim, digits=4)}.",
     )
 
 

@@ -14,6 +14,7 @@ AttentionScale = Literal["reference", "inverse_sqrt_head_dim"] | float
 QueryCoding = Literal["compressed", "exact"]
 
 _NAMED_SCALES = ("reference", "inverse_sqrt_head_dim")
+_ROUNDING = 1e-6
 _QUERY_CODINGS = ("compressed", "exact")
 
 _check = Checks(ConfigError)
@@ -52,6 +53,12 @@ class ReplayOptions:
         if self.attention_scale == "inverse_sqrt_head_dim":
             return np.float32(1.0 / math.sqrt(head_dim))
         return np.float32(self.attention_scale)
+
+    @staticmethod
+    def setting_of(scale: float, head_dim: int, digits: int = 9) -> str:
+        """The attention_scale that is this number: its name, or so many digits of it."""
+        natural = math.isclose(scale, 1.0 / math.sqrt(head_dim), rel_tol=_ROUNDING)
+        return "inverse_sqrt_head_dim" if natural else f"{scale:.{digits}g}"
 
     @property
     def changed(self) -> dict[str, Any]:

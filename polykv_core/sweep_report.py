@@ -53,9 +53,10 @@ def findings(verdict: SweepVerdict) -> tuple[Finding, ...]:
     """
     found: dict[str, list[str]] = {}
     for receipt in _receipts(verdict):
-        for finding in odd(receipt):
-            if finding.code != ACCEPTED:
-                found.setdefault(finding.code, []).append(finding.text)
+        # A head may have several of a kind, such as for exact and replayed numbers.
+        for code, text in {finding.code: finding.text for finding in reversed(odd(receipt))}.items():
+            if code != ACCEPTED:
+                found.setdefault(code, []).append(text)
     total = len(verdict.heads)
     return tuple(
         Finding(code, f"{len(texts)} of {total} heads{'' if len(texts) == 1 else ', such as'}: {texts[0]}")
@@ -119,8 +120,8 @@ def _own_k(verdict: SweepVerdict) -> str:
 
 def _one_k(verdict: SweepVerdict) -> str:
     if verdict.one_k is None or verdict.one_k_decode_reduction is None:
-        why = ": each passes at a k of its own" if verdict.passed else ""
-        return f"none of the candidates lets every head pass{why}"
+        each = ": each passes at a k of its own" if verdict.passed else ""
+        return f"none of the candidates lets every head pass{each}"
     fewer = words.with_unit(verdict.one_k_decode_reduction, "decode_reduction", 4)
     return f"k = {verdict.one_k} is the smallest at which every head passes, with {fewer} fewer value rows"
 

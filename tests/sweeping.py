@@ -89,3 +89,9 @@ def held_up(item, request, source):
         Path(f"{item.file}.waits").touch()
         wait_for(Path(f"{item.file}.go").exists)
     return logged(item, request, source)
+
+
+def touched_then_waiting(mark):
+    """A call that says that it has begun, and does not end by itself."""
+    mark.touch()
+    time.sleep(PATIENCE)

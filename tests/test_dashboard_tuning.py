@@ -4,6 +4,7 @@ import pytest
 from dashboard import PASSING, SYNTHETIC, markdown, new_session, set_gates, verdict
 
 from pages.ui.history import History
+from pages.ui.samples import Sample
 from polykv_core import GATES, PRESETS, THRESHOLDS, CapturedReplayConfig, load_fixture, measure, thresholds_from
 from polykv_core.gates import measured_candidate
 
@@ -191,6 +192,12 @@ def test_the_welcome_goes_once_somebody_is_at_work(app):
     assert app.info
     set_gates(app, max_ppl_delta=3.0)
     assert not app.info
+
+
+def test_nobody_is_greeted_before_a_fixture_of_their_own(app, monkeypatch):
+    """The one that the dashboard was started with is no sample."""
+    monkeypatch.setattr(Sample, "shipped", False)
+    assert not app.run().info
 
 
 def test_history_keeps_the_last_steps():

@@ -160,7 +160,7 @@ def test_the_command_line_says_the_same_config(fixture, gates):
     assert options.pop("receipt") == "out dir/receipt.json"
     assert options.pop("candidate-ks") == "6,2"
     told = {name.replace("-", "_"): float(value) for name, value in options.items()}
-    told |= {gate.threshold: gate.off for gate in GATES if f"--gate-off={gate.threshold.replace('_', '-')}" in off}
+    told |= {gate.threshold: gate.off for gate in GATES if f"--gate-off={gate.option}" in off}
     assert told == dict(zip(THRESHOLDS, gates, strict=True))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polykv_core import GATES, CapturedReplayConfig, judge, load_fixture, measure
+from polykv_core import GATES, CapturedReplayConfig, ReplayOptions, judge, load_fixture, measure
 from polykv_core.report import Outcome, junit_xml
 
 junitparser = pytest.importorskip("junitparser", reason="install junitparser: pip install 'polykv[dev]'")
@@ -124,3 +124,14 @@ def test_what_xml_cannot_hold_is_replaced():
     """NUL, escape, a lone surrogate, U+FFFE; markup and an emoji stay, and what moves text about is escaped."""
     (suite,) = read(Outcome("\x00\x1b\ud800\ufffe\t\u202e<&>\"'😀", None))
     assert suite.name == "����\\t\\u202e<&>\"'😀"
+
+
+def test_what_is_not_as_the_reference_replays_is_a_property_of_the_suite():
+    """An option each, and the statistic; the reference's own replay has none."""
+    fixture = load_fixture(SAMPLES / "synthetic_d16_basic.json")
+    measured = measure(fixture, (8,), options=ReplayOptions(attention_scale=0.5))
+    receipt = judge(measured, CapturedReplayConfig((8,), statistic="worst"))
+    plain, apart = read(outcome(), Outcome("b.json", receipt))
+    assert [found.value for found in plain.properties()] == []
+    assert [found.value for found in apart.properties()] == receipt.departures
+    assert "attention_scale 0.5" in receipt.departures

@@ -2,18 +2,25 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
+from contextlib import closing
 from importlib.util import find_spec
+from itertools import islice
 
 import pytest
 from command_line import assert_one_error_line, polykv, polykv_process
 from junitparser import JUnitXml
+from support import encoded, fixture_fields
 from sweeping import head, pack
 
 from polykv_core import CapturedReplayReceipt, load_fixture
-from polykv_core.packs import fixture_json
+from polykv_core.commands import sweep as command
+from polykv_core.packs import fixture_json, pack_bytes
+from polykv_core.report import odd
 from polykv_core.sweep.ledger import default_folder
+from polykv_core.sweep.run import run
 
 KS = "--candidate-ks=2,6"
 OPEN = [
@@ -251,3 +258,68 @@ def test_standard_input_from_a_file_is_swept(heads):
         run = polykv_process("sweep", "/dev/stdin", KS, *OPEN, "--workers=1", stdin=file)
     assert run.returncode == 0
     assert b"PASSED: all 6 heads pass" in run.stdout
+
+
+def test_what_keeps_a_verdict_from_being_the_reference_s_is_told(heads):
+    """Options, gates that are off, and the scale that was captured: on the terminal and as JSON."""
+    apart = [*OPEN[:-1], "--gate-off=min-top1-agreement", "--attention-scale=0.25"]
+    told = " ".join(swept(heads, *apart).stdout.split())
+    assert "Gates Output cosine and Top-1 agreement are off and cannot fail" in told
+    assert "Not as the reference replays attention_scale 0.25" in told
+    assert "6 of 6 heads, such as: The captured output fits an attention scale of 1, but this replay uses 0.25" in told
+    whole = json.loads(swept(heads, *apart, "--json=-").stdout)
+    assert whole["gates_off"] == ["min_output_cosine", "min_top1_agreement"]
+    assert whole["options"]["attention_scale"] == 0.25
+    assert whole["findings"][0]["code"] == "other_scale"
+    plain = swept(heads, "--max-ppl-delta=3").stdout
+    assert "Not as the reference replays" not in plain
+    assert "off and cannot fail" not in plain
+
+
+def test_a_head_with_two_findings_of_a_kind_counts_once(tmp_path):
+    """Here the label's probability is at its floor in the exact and in the replayed logits."""
+    fields = fixture_fields()
+    for query in fields["queries"]:
+        query["exact_logits"] = [0.0, 0.0, 0.0, 0.0, -200.0]
+        query["label_token"] = 4
+    fields["output_projection"][4] = [-500.0 * value for value in fields["queries"][0]["exact_attention_output"]]
+    fields["queries"] = fields["queries"][:1]
+    (tmp_path / "floor.json").write_bytes(encoded(fields))
+    receipt = CapturedReplayReceipt.from_json(
+        polykv("replay", tmp_path / "floor.json", KS, "--receipt=-").stdout.encode()
+    )
+    codes = [finding.code for finding in odd(receipt)]
+    assert codes.count("metric_at_floor") == 2
+    found = json.loads(swept(tmp_path / "floor.json", "--json=-").stdout)["findings"]
+    assert [one["text"].split(":")[0] for one in found if one["code"] == "metric_at_floor"] == ["1 of 1 heads"]
+
+
+def test_heads_that_each_pass_at_a_k_of_their_own_are_told_from_heads_that_fail(tmp_path):
+    """One gains by more rows and the other loses, so that no k suits both."""
+    heads = tmp_path / "heads.npz"
+    heads.write_bytes(pack_bytes({"L0_H3": head(0, 3), "L0_H7": head(0, 7)}, "npz"))
+    result = swept(heads, "--min-output-cosine=0.825", *OPEN[1:])
+    assert "PASSED: all 2 heads pass" in result.stdout
+    assert "none of the candidates lets every head pass: each passes at a k of its own" in result.stdout
+
+
+def test_a_cache_that_is_not_coded_is_as_large_as_it_was(heads):
+    """It is no times smaller."""
+    told = swept(heads, *OPEN, "--pool-codec=exact", "--shell-codec=exact").stdout
+    assert re.search(r"2\D{1,3}larger than the (\d+) of fp16, as large as the (\d+) of fp32", told)
+
+
+def test_an_interrupted_sweep_says_how_far_it_was(heads, monkeypatch):
+    """And goes on from there."""
+
+    def interrupted(items, request, **others):
+        with closing(run(items, request, **others)) as found:
+            yield from islice(found, 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", interrupted)
+    result = swept(heads, *OPEN)
+    assert result.exit_code == 130
+    assert result.stderr.strip() == "stopped: 2 of 6 heads are done; without --again a sweep goes on from there"
+    monkeypatch.undo()
+    assert re.search(r"Done before +[2-6] of 6 heads", swept(heads, *OPEN).stdout)

@@ -1,6 +1,7 @@
 """The sweep page: one verdict over all heads, a map, a ranked list, the way to a head, and splits of one."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +9,12 @@ import pytest
 from dashboard import markdown, set_gates, texts, upload, verdict
 from sweeping import head, pack
 
-from pages.ui import head_map, jobs, sweeping, uploads
+from pages.ui import downloads, head_map, jobs, sweeping, uploads
 from polykv_core import CapturedReplayConfig
 from polykv_core.explain import ALONE
 from polykv_core.packs import pack_bytes
 from polykv_core.sweep.items import sweep_items
-from polykv_core.sweep.maps import maps
+from polykv_core.sweep.maps import loss_name, maps
 from polykv_core.sweep.run import run
 from polykv_core.sweep.verdict import verdict as judged
 from polykv_core.sweep.work import SweepRequest
@@ -102,6 +103,7 @@ def test_a_head_at_other_splits_is_worked_out_when_asked_for(swept):
     assert not swept.exception
     figure = json.loads(swept.get("plotly_chart")[-1].proto.spec)
     assert figure["layout"]["title"]["text"] == "Output cosine against bytes"
+    assert figure["layout"]["annotations"][0]["text"] == "fp16"
     points = sum(len(trace["x"]) for trace in figure["data"][1:])
     assert points == len(swept.table[-1].value)
 
@@ -125,15 +127,18 @@ def test_a_head_without_a_verdict_does_not_stop_the_others(app):
     assert any("is all zeros" in text for text in texts(app))
 
 
-def test_a_first_head_that_cannot_be_replayed_leaves_nothing_of_another_file(app):
-    """The others are judged; no splits of the last good fixture are offered."""
+def test_a_first_head_that_cannot_be_replayed_leaves_nothing_of_another_file(app, monkeypatch):
+    """The others are judged, in files named after theirs; no splits of the last good fixture are offered."""
+    offered = []
     good, bad = head(0, 1), head(0, 0)
     queries = tuple(replace(query, keys=np.zeros_like(query.keys)) for query in bad.queries)
     upload(app, pack_bytes({"L0_H0": replace(bad, queries=queries), "L0_H1": good}), "first_bad.safetensors")
+    monkeypatch.setattr(downloads, "draw", lambda _label, _content, name, *_: offered.append(name))
     app.switch_page("pages/sweep/page.py").run()
     assert verdict(app) == "NO VERDICT: 1 of 2 heads has none"
-    assert any(text.startswith("First_bad.safetensors#L0_H0: ") for text in texts(app))
+    assert any(text.startswith("first_bad.safetensors#L0_H0: ") for text in texts(app))
     assert "work_out_splits" not in [button.key for button in app.button]
+    assert offered == [f"first_bad_{end}" for end in ("sweep.json", "receipts.zip", "candidates.csv", "junit.xml")]
 
 
 def test_options_and_gates_that_are_off_are_told(swept):
@@ -195,3 +200,52 @@ def test_a_map_with_holes_has_no_mark_there(tmp_path):
     assert [bool(text) for row in colours.text for text in row] == [True, True, True, False]
     assert len(marks.x) == 3
     assert head_map.place_of(whole, 2).item.head == "L3_H0"
+
+
+def test_the_head_that_was_chosen_is_framed(tmp_path):
+    """And no other one."""
+    (whole,) = maps(verdict_over(pack(tmp_path), CapturedReplayConfig((2, 6), **OPEN)))
+    for chosen, widths in (("heads.safetensors#L0_H2", [0, 0, 3, 0, 0, 0]), ("", [0] * 6)):
+        _, marks = head_map.draw_map(whole, head_map.MARGIN, "", chosen).figure.data
+        assert list(marks.marker.line.width) == widths
+
+
+@pytest.mark.parametrize(
+    ("margin", "text"),
+    [
+        (0.154, "+15%"),
+        (-0.0028, "-0.28%"),
+        (-6.99, "-699%"),
+        (-387.99, "-38.8k%"),
+        (-1.88e6, "-188M%"),
+        (-1e30, "<-999G%"),
+        (math.inf, "none"),
+    ],
+)
+def test_a_margin_is_written_in_percent_of_its_threshold_whatever_its_size(tmp_path, margin, text):
+    """In one unit, that the title tells."""
+    (whole,) = maps(verdict_over(pack(tmp_path, layers=1, heads=1), CapturedReplayConfig((2,), **OPEN)))
+    whole = replace(whole, grids={**whole.grids, "margin": np.array([[margin]])})
+    colours, _ = head_map.draw_map(whole, head_map.MARGIN, "").figure.data
+    assert colours.text[0][0] == f"✓<br>{text}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "better"),
+    [
+        (head_map.MARGIN, "", 1),
+        (head_map.SMALLEST_K, "", -1),
+        (head_map.METRIC, "output_cosine_mean", 1),
+        (head_map.METRIC, "output_mse_mean", -1),
+        ("selection", "output_cosine_mean", -1),
+    ],
+)
+def test_the_worse_of_two_heads_is_nearer_to_orange(tmp_path, kind, metric, better):
+    """Whether higher is better or lower."""
+    (whole,) = maps(verdict_over(pack(tmp_path, layers=1, heads=2), CapturedReplayConfig((2,), **OPEN)))
+    name = kind if not head_map.needs_metric(kind) else metric if kind == head_map.METRIC else loss_name(kind, metric)
+    whole = replace(whole, grids={**whole.grids, name: np.array([[-0.5, 0.75]])})
+    colours, _ = head_map.draw_map(whole, kind, metric).figure.data
+    assert colours.z[0][0] < colours.z[0][1]
+    ends = [colour for _, colour in (colours.colorscale[0], colours.colorscale[-1])]
+    assert (ends.index(head_map.BAD) == 0) == (better > 0)

@@ -18,6 +18,7 @@ from support import ROOT
 from sweeping import KS, pack, wait_for, worked_on
 
 from polykv_core.errors import SweepError
+from polykv_core.sweep import local as local_workers
 from polykv_core.sweep.executors import default_workers, local
 from polykv_core.sweep.items import sweep_items
 from polykv_core.sweep.ledger import Ledger, default_folder, ledger_key
@@ -200,6 +201,21 @@ def test_an_interrupted_sweep_ends_with_its_workers_and_keeps_what_is_done(file,
         assert process.wait(sweeping.PATIENCE) == -signal.SIGINT
     wait_for(lambda: not any(alive(worker) for worker in workers))
     assert len(list(ledger.folder.iterdir())) == 3
+
+
+def test_an_interrupt_that_leaves_a_lock_behind_does_not_hold_the_end_up(tmp_path, monkeypatch):
+    """Python may be interrupted between taking a future's lock and what lets it go; its thread is then stuck."""
+    monkeypatch.setattr(local_workers, "_PATIENCE", 0.1)
+    workers, waits = LocalWorkers(1), tmp_path / "waits"
+    future = workers.submit(sweeping.touched_then_waiting, waits)
+    wait_for(waits.exists)
+    (process,) = workers_of()
+    with future._condition:
+        ending = threading.Thread(target=workers.kill, daemon=True)
+        ending.start()
+        ending.join(sweeping.PATIENCE)
+        assert not ending.is_alive()
+    wait_for(lambda: not alive(process))
 
 
 def workers_of(process="self"):

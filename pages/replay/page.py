@@ -26,7 +26,7 @@ notices.draw(screen)
 if screen.shown is not None:
     source, curve, receipt = screen.shown.source, screen.shown.curve, screen.shown.receipt
     verdict.draw_headline(receipt)
-    if controls.untouched() and choice.sample.shipped:
+    if controls.untouched():
         notices.draw_welcome()
     with st.container(key=f"{style.SIDE_BY_SIDE}_verdict"):
         reasons, fixture = st.columns([5, 4], gap="medium")

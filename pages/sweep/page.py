@@ -2,6 +2,7 @@
 
 import shlex
 from functools import partial
+from pathlib import PurePath
 
 import streamlit as st
 
@@ -39,8 +40,10 @@ _ICONS = {
 def draw_verdict(judged: SweepVerdict) -> None:
     """The one verdict, the worst head by name, and what the whole cache saves."""
     told, why = headline_in_two(judged)
+    if judged.passed is not None:  # else it begins with a name, which is as it is
+        why = f"{why[0].upper()}{why[1:]}"
     st.title(f"{_ICONS[judged.passed]} {told}", anchor=False)
-    st.text(f"{why[:1].upper()}{why[1:]}.")
+    st.text(f"{why}.")
     st.markdown("\n".join(f"- **{name}**: {text}" for name, text in facts(judged)))
     found = findings_of(judged)
     if found:
@@ -111,7 +114,7 @@ def draw_splits(shown: Shown) -> None:
 def draw_downloads(judged: SweepVerdict, file_name: str, shown: Shown) -> None:
     """The verdict as files, and the command that gives the same."""
     st.header("Take it away", anchor=False)
-    stem = plain_name(file_name.rpartition(".")[0])
+    stem = plain_name(PurePath(file_name).stem)
     receipts = [head.receipt for head in judged.heads if head.receipt is not None]
     files = (
         ("Verdict as JSON", partial(sweep_json, judged), "sweep.json", "application/json"),

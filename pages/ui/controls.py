@@ -99,8 +99,9 @@ def link(ks: Sequence[int]) -> str:
 
 
 def untouched() -> bool:
-    """Whether somebody has just arrived: everything is as it was at first."""
-    return _sample() is SAMPLES[0] and uploads.held() is None and settings.untouched() and not replay_options.in_url()
+    """Whether somebody has just arrived: the first sample is there, and everything is as it was at first."""
+    arrived = _sample() is SAMPLES[0] and _sample().shipped and uploads.held() is None
+    return arrived and settings.untouched() and not replay_options.in_url()
 
 
 def _seed() -> None:

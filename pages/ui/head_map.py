@@ -31,7 +31,7 @@ KINDS = {
     **{step: f"Loss added by {STAGE_WORDS[step][0].lower()}" for step in ALONE},
 }
 # Pale enough for black text, and told apart by those who see colours otherwise: blue is good, orange is bad.
-_GOOD, _MIDDLE, _BAD = "#74ADD1", "#F7F7F7", "#F08A3C"
+_GOOD, _MIDDLE, BAD = "#74ADD1", "#F7F7F7", "#F08A3C"
 _TEXT = "#111111"
 _ROW, _COLUMN = 44, 64
 _LEAST_PLOT = 132  # pixels, for the labels of the colours
@@ -150,15 +150,15 @@ def _scale(kind: str, metric: str, values: Sequence[float]) -> dict[str, Any]:
             "tickvals": [low, *middle, high],
             "ticktext": [f"{tick:+,d}%" if tick else "0" for tick in _MARGIN_TICKS],
         }
-        colours = [[0.0, _BAD], [-low / (high - low), _MIDDLE], [1.0, _GOOD]]
+        colours = [[0.0, BAD], [-low / (high - low), _MIDDLE], [1.0, _GOOD]]
         return {"colorscale": colours, "zmin": low, "zmax": high, "colorbar": labels}
     finite = sorted({value for value in values if math.isfinite(value)}) or [0.0]
     # All alike is no reason for a scale of no width.
     low, high = finite[0], finite[-1]
     high = high if high > low else low + 1.0
-    colours = [[0.0, _MIDDLE], [1.0, _BAD]]
+    colours = [[0.0, _MIDDLE], [1.0, BAD]]
     if kind == METRIC and words.METRIC_BY_NAME[metric].direction == "higher is better":
-        colours = [[0.0, _BAD], [1.0, _MIDDLE]]
+        colours = [[0.0, BAD], [1.0, _MIDDLE]]
     few = {"tickvals": finite} if kind == SMALLEST_K and len(finite) <= _MOST_TICKS else {}
     return {"colorscale": colours, "zmin": low, "zmax": high, "colorbar": few}
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from polykv_core.commands.options import option_name
 from polykv_core.commands.stores import referred
 from polykv_core.compare import check_comparable, check_statistic, relative_config
 from polykv_core.config import CapturedReplayConfig
@@ -49,7 +48,7 @@ def baseline_given(given: dict[str, Any], store: str | None) -> Baseline | None:
 
 def _per_cents(texts: Sequence[str], given: dict[str, Any]) -> dict[str, float]:
     """The relative gates by their thresholds' names; none may be given twice, as a number, or off as well."""
-    thresholds = {option_name(gate): gate.threshold for gate in GATES}
+    thresholds = {gate.option: gate.threshold for gate in GATES}
     found: dict[str, float] = {}
     for text in texts:
         name, _, percent = text.partition("=")

@@ -1,6 +1,5 @@
 """`polykv capture`: heads of a Hugging Face model, on a text, into one compact file."""
 
-import math
 import os
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from polykv_core.capture.request import LOGITS, CaptureRequest
 from polykv_core.commands.options import KINDS, number_set, precision_option
 from polykv_core.commands.shared import Facts, keep, lines, loaded, naming, write
 from polykv_core.errors import CaptureError, CodecError
-from polykv_core.options import REFERENCE
+from polykv_core.options import REFERENCE, ReplayOptions
 from polykv_core.packs import Precision, pack_bytes
 from polykv_core.program import PASSED, show
 from polykv_core.terminal import complain
@@ -104,11 +103,11 @@ def _facts(captured: Any, request: CaptureRequest) -> Facts:
 
 def _how_to_replay(captured: Any, scales: list[float]) -> str:
     """The option that replays at the captured scale, where the reference's own, 1, would be another attention."""
-    head_dims = {fixture.head_dim for fixture in captured.fixtures.values()}
-    if scales == [1.0] or len(scales) > 1:
-        return ""
-    natural = all(math.isclose(scales[0], head_dim**-0.5, rel_tol=1e-6) for head_dim in head_dims)
-    return f"; replay with --attention-scale {'inverse_sqrt_head_dim' if natural else repr(scales[0])}"
+    settings = {
+        ReplayOptions.setting_of(captured.about[name]["scale"], fixture.head_dim)
+        for name, fixture in captured.fixtures.items()
+    }
+    return f"; replay with --attention-scale {settings.pop()}" if len(settings) == 1 and scales != [1.0] else ""
 
 
 def _progress(done: int, total: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from polykv_core.commands.options import gate_options_of_run, gates_given, option_name
+from polykv_core.commands.options import gate_options_of_run, gates_given
 from polykv_core.commands.replay import report_one
 from polykv_core.commands.shared import is_shown, keep, lines, make_folder, write
 from polykv_core.commands.stores import existing_store, receipt_of, referred, store_option
@@ -35,7 +35,7 @@ def history() -> None:
 @click.argument("text", required=False)
 @click.option("--model", metavar="ID", help="Only this model id.")
 @click.option("--passed/--failed", default=None, help="Only runs that passed, or only those that failed.")
-@click.option("--gate", type=click.Choice([option_name(gate) for gate in GATES]), help="Only runs that fail this gate.")
+@click.option("--gate", type=click.Choice([gate.option for gate in GATES]), help="Only runs that fail this gate.")
 @click.option("--tag", metavar="TAG", help="Only runs with this tag.")
 @click.option("--since", metavar="DATE", callback=lambda *given: _time(given[2]), help="From this time on (ISO 8601).")
 @click.option("--until", metavar="DATE", callback=lambda *given: _time(given[2]), help="Before this time (ISO 8601).")
@@ -51,7 +51,7 @@ def list_runs(
 
     TEXT is a part of the model id, the file's name, the note or the tags, or the start of a digest.
     """
-    failing = next((one.threshold for one in GATES if gate == option_name(one)), None)
+    failing = next((one.threshold for one in GATES if gate == one.option), None)
     with existing_store(store) as kept:
         runs = kept.runs(RunQuery(text=text, model_id=model, failing_gate=failing, **asked))
     if as_json:

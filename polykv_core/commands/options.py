@@ -69,7 +69,7 @@ def gate_options_of_run(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_gates(command: Callable[..., Any], defaults: Mapping[str, object]) -> Callable[..., Any]:
-    names = [option_name(gate) for gate in GATES]
+    names = [gate.option for gate in GATES]
     options = [
         click.option(
             "--candidate-ks",
@@ -103,20 +103,16 @@ def precision_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--precision", type=kinds, default="float32", show_default=True, help=text)(command)
 
 
-def option_name(gate: Gate) -> str:
-    """How a gate is called on the command line."""
-    return gate.threshold.replace("_", "-")
-
-
 def gates_given(given: dict[str, Any]) -> dict[str, Any]:
     """The config's fields among what was given; they are taken out of it. A gate cannot be both off and at a number."""
     off = given.pop("gate_off")
     taken = {name: given.pop(name) for name in _DEFAULTS}
     for gate in GATES:
-        if option_name(gate) in off:
+        if gate.option in off:
             if taken[gate.threshold] is not None:
-                name = option_name(gate)
-                raise click.UsageError(f"--{name} and --gate-off {name} contradict each other; give one of them")
+                raise click.UsageError(
+                    f"--{gate.option} and --gate-off {gate.option} contradict each other; give one of them"
+                )
             taken[gate.threshold] = gate.off
     return {name: value for name, value in taken.items() if value is not None}
 
@@ -148,4 +144,4 @@ def _place(text: str) -> int | None:
 def _threshold_option(gate: Gate, default: object) -> Callable[..., Any]:
     bound = "Lowest" if gate.side == "min" else "Highest"
     text = f"{bound} {gate.label} that passes.  [default: {default}]"
-    return click.option(f"--{option_name(gate)}", type=float, metavar="X", help=text)
+    return click.option(f"--{gate.option}", type=float, metavar="X", help=text)

@@ -1,7 +1,8 @@
 """`polykv sweep`: every head of some files, one verdict for the model."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -62,8 +63,8 @@ def sweep(files: tuple[str, ...], config: str | None, **given: Any) -> int:
     start = partial(local, workers) if scheduler is None else partial(cluster, scheduler)
     unkept = partial(complain, "warning")
     request = SweepRequest(settings.candidate_ks, options)
-    found = run(items, request, start=start, ledger=Ledger(anew=again), on_unkept=unkept)
-    results = _in_order(items, _told(found, len(items)))
+    with closing(run(items, request, start=start, ledger=Ledger(anew=again), on_unkept=unkept)) as found:
+        results = _in_order(items, _told(found, len(items)))
     return _reported(verdict(results, settings), outputs)
 
 
@@ -83,9 +84,9 @@ def _items(files: Sequence[str], layers: frozenset[int] | None, heads: frozenset
     return [item for item in items if item.file in whole or item.fault or item.head in chosen.get(item.file, ())]
 
 
-def _told(found: Any, total: int) -> Sequence[HeadResult]:
+def _told(found: Iterable[HeadResult], total: int) -> Sequence[HeadResult]:
     """All results, with a line on a terminal that says how far it is."""
-    results = []
+    results: list[HeadResult] = []
     watched = sys.stderr is not None and sys.stderr.isatty()
     try:
         for result in found:
@@ -94,12 +95,16 @@ def _told(found: Any, total: int) -> Sequence[HeadResult]:
                 sys.stderr.write(f"\r{len(results)} of {total} heads done")
                 sys.stderr.flush()
     except KeyboardInterrupt:
-        complain("stopped", f"{len(results)} of {total} heads are done; the same command goes on from there")
+        _clear_line(watched)
+        complain("stopped", f"{len(results)} of {total} heads are done; without --again a sweep goes on from there")
         raise
-    finally:
-        if watched and results:
-            sys.stderr.write("\r\033[K")
+    _clear_line(watched)
     return results
+
+
+def _clear_line(watched: bool) -> None:
+    if watched:
+        sys.stderr.write("\r\033[K")
 
 
 def _in_order(items: Sequence[SweepItem], results: Sequence[HeadResult]) -> list[HeadResult]:

@@ -22,6 +22,8 @@ from polykv_core.sweep.worker import receive, send
 T = TypeVar("T")
 _Call = tuple["Future[Any]", bytes]
 
+# Seconds for a thread to see its process off.
+_PATIENCE = 5.0
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from polykv_core.sweep.worker import main; main()"
 # Heads are done side by side; threads of BLAS inside of each would only wait for each other.
 _ONE_THREAD_EACH = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -71,7 +73,10 @@ class LocalWorkers(Executor):
             self._killed = True
             for process in self._processes:
                 process.kill()
-        self.shutdown(cancel_futures=True)
+        self.shutdown(wait=False, cancel_futures=True)
+        for thread in self._threads:
+            # Where an interrupt left a future locked, the thread that has its answer is stuck, and left behind.
+            thread.join(_PATIENCE)
 
     def _cancel_waiting(self) -> None:
         with suppress(Empty):

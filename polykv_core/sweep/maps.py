@@ -47,7 +47,7 @@ def maps(verdict: SweepVerdict) -> tuple[HeadMap, ...]:
         if head.item.layer is not None and head.item.head_index is not None:
             models[head.item.model].append(head)
     parts = (part for model, heads in models.items() for part in _parts(model, heads))
-    return tuple(_map(title, heads) for title, heads in parts if _places(heads) <= _MOST_PLACES)
+    return tuple(_map(title, heads) for title, heads in parts if math.prod(map(len, _axes(heads))) <= _MOST_PLACES)
 
 
 def _parts(model: str, heads: list[HeadVerdict]) -> list[tuple[str, list[HeadVerdict]]]:
@@ -63,8 +63,7 @@ def _parts(model: str, heads: list[HeadVerdict]) -> list[tuple[str, list[HeadVer
 def _map(title: str, heads: list[HeadVerdict]) -> HeadMap:
     # Of several captures of one head in one file, the worst stands at its place.
     at = {_place(head): head for head in sorted(heads, key=lambda head: -head.margin)}
-    layers = tuple(sorted({layer for layer, _ in at}))
-    indices = tuple(sorted({index for _, index in at}))
+    layers, indices = _axes(heads)
 
     rows, columns = np.searchsorted(layers, [layer for layer, _ in at]), np.searchsorted(indices, [he for _, he in at])
 
@@ -94,10 +93,10 @@ def _numbers() -> dict[str, Callable[[HeadVerdict], float]]:
     }
 
 
-def _places(heads: list[HeadVerdict]) -> int:
-    """How many squares their map has."""
+def _axes(heads: list[HeadVerdict]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The layers and the heads of their map."""
     layers, indices = zip(*map(_place, heads), strict=True)
-    return len(set(layers)) * len(set(indices))
+    return tuple(sorted(set(layers))), tuple(sorted(set(indices)))
 
 
 def _place(head: HeadVerdict) -> tuple[int, int]:

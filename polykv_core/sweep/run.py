@@ -2,8 +2,9 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from dataclasses import dataclass
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 
 from polykv_core.errors import SweepError
 from polykv_core.sweep.executors import GONE, Crew, local
@@ -95,21 +96,23 @@ def _looked_up(
         yield kept or _Task(item, source, key)
 
 
+@dataclass(eq=False)
 class _Sweep:
-    """The work in progress: what waits, what is with the workers, and what lost its worker."""
+    """The work in progress: what is with the workers (`out`), and what lost its worker and waits for a try `alone`.
 
-    def __init__(
-        self,
-        crew: Crew,
-        request: SweepRequest,
-        ledger: Ledger | None,
-        work: Work,
-        on_unkept: Callable[[str], None],
-    ) -> None:
-        self.crew, self.request, self.ledger, self.work, self.on_unkept = crew, request, ledger, work, on_unkept
-        self.out: dict[Future[HeadResult], _Task] = {}
-        self.alone: deque[_Task] = deque()
-        self.lost: Counter[_Task] = Counter()
+    Futures that are done queue up in `ready`. Waiting for the futures themselves is not safe from Ctrl-C: an interrupt
+    in there can leave a lock behind, at which the workers' threads then wait for ever.
+    """
+
+    crew: Crew
+    request: SweepRequest
+    ledger: Ledger | None
+    work: Work
+    on_unkept: Callable[[str], None]
+    out: "dict[Future[HeadResult], _Task]" = field(default_factory=dict)
+    ready: "SimpleQueue[Future[HeadResult]]" = field(default_factory=SimpleQueue)
+    alone: deque[_Task] = field(default_factory=deque)
+    lost: Counter[_Task] = field(default_factory=Counter)
 
     def done(self, tasks: Iterable[_Task], should_stop: Callable[[], bool]) -> Iterator[HeadResult]:
         """Results as they come."""
@@ -137,13 +140,19 @@ class _Sweep:
 
     def _finished(self) -> list[HeadResult]:
         """What was done by now, or soon is."""
-        done, _ = wait(self.out, _LOOK_EVERY, FIRST_COMPLETED)
-        if not done:
+        try:
+            done = [self.ready.get(timeout=_LOOK_EVERY)]
+        except Empty:
             self.crew.check()
+            return []
+        while not self.ready.empty():
+            done.append(self.ready.get())
         return [result for future in done if (result := self._taken(future)) is not None]
 
     def _submit(self, task: _Task) -> None:
-        self.out[self.crew.executor.submit(self.work, task.item, self.request, task.source)] = task
+        future = self.crew.executor.submit(self.work, task.item, self.request, task.source)
+        self.out[future] = task
+        future.add_done_callback(self.ready.put)
 
     def _taken(self, future: "Future[HeadResult]") -> HeadResult | None:
         """What became of a head, kept; None if it is to be tried again."""

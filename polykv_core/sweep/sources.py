@@ -28,14 +28,13 @@ class Source:
 
     def fixture(self, path: str, head: str | None) -> CapturedReplayFixture:
         """A head of this file. Raises FixtureError as load_fixture does, and if the file is another one by now."""
-        fixture, fault = None, FixtureError("the file was changed while the sweep ran; start the sweep again")
+        changed = FixtureError("the file was changed while the sweep ran; start the sweep again")
         try:
             fixture = self._loaded(path, head)
         except FixtureError as bad:
-            if self._still_at(path):
-                fault = bad
-        if fixture is None or fixture.file_digest != self.digest or not self._still_at(path):
-            raise fault
+            raise (bad if self._still_at(path) else changed) from None
+        if fixture.file_digest != self.digest or not self._still_at(path):
+            raise changed
         return fixture
 
     def _loaded(self, path: str, head: str | None) -> CapturedReplayFixture:
