@@ -205,9 +205,9 @@ def test_a_map_with_holes_has_no_mark_there(tmp_path):
 def test_the_head_that_was_chosen_is_framed(tmp_path):
     """And no other one."""
     (whole,) = maps(verdict_over(pack(tmp_path), CapturedReplayConfig((2, 6), **OPEN)))
-    for chosen, widths in (("heads.safetensors#L0_H2", [0, 0, 3, 0, 0, 0]), ("", [0] * 6)):
-        _, marks = head_map.draw_map(whole, head_map.MARGIN, "", chosen).figure.data
-        assert list(marks.marker.line.width) == widths
+    for chosen, corners in (("heads.safetensors#L1_H2", [(1.5, 2.5, 0.5, 1.5)]), ("", [])):
+        layout = head_map.draw_map(whole, head_map.MARGIN, "", chosen).figure.layout
+        assert [(frame.x0, frame.x1, frame.y0, frame.y1) for frame in layout.shapes] == corners
 
 
 @pytest.mark.parametrize(

@@ -81,15 +81,9 @@ def draw_map(found: HeadMap, kind: str, metric: str, chosen: str = "") -> Shown:
     marks = {
         "type": "scatter",
         "mode": "markers",
-        "cliponaxis": False,
         "x": columns.tolist(),
         "y": rows.tolist(),
-        "marker": {
-            "symbol": "square",
-            "size": min(height, width) - 4,
-            "color": "rgba(0,0,0,0)",
-            "line": {"width": [3 if head.name == chosen else 0 for head in heads], "color": _TEXT},
-        },
+        "marker": {"symbol": "square", "size": min(height, width), "color": "rgba(0,0,0,0)"},
         "customdata": [_told(head, value, label, kind) for head, value in zip(heads, values, strict=True)],
         "hovertemplate": "%{customdata}<extra></extra>",
         "selected": {"marker": {"opacity": 1.0}},
@@ -100,6 +94,11 @@ def draw_map(found: HeadMap, kind: str, metric: str, chosen: str = "") -> Shown:
         "height": 124 + height * len(found.layers),
         "margin": {"l": 56, "r": 24, "t": 70, "b": 54},
         "showlegend": False,
+        "shapes": [
+            _frame(row, column)
+            for row, column, head in zip(rows.tolist(), columns.tolist(), heads, strict=True)
+            if head.name == chosen
+        ],
         "dragmode": False,
         "hoverlabel": {"align": "left", "bgcolor": _MIDDLE, "font": {"color": _TEXT}},
         "xaxis": _axis("head", found.head_indices, width),
@@ -201,6 +200,12 @@ def _told(head: HeadVerdict, value: float, label: str, kind: str) -> str:
     worst = "" if gate is None else f"<br>Worst gate: {gate.gate.label}, {words.margin(gate, 4)}"
     shown = "none" if not math.isfinite(value) else _number(value, kind) if kind == MARGIN else words.number(value, 5)
     return f"<b>{place}</b> {words.verb(head.passed)} at k = {head.selected_k}{worst}<br>{label}: {shown}"
+
+
+def _frame(row: int, column: int) -> dict[str, Any]:
+    """Around a square, however wide it is drawn."""
+    corners = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+    return {"type": "rect", **corners, "line": {"width": 3, "color": _TEXT}}
 
 
 def _axis(title: str, places: Sequence[int], pixels: int) -> dict[str, Any]:
