@@ -631,3 +631,13 @@ def test_a_worst_query_is_what_fails_the_gates(tmp_path):
     result = polykv(*shared, "--statistic", "worst")
     assert result.exit_code == 1
     assert "!-1.0000" in result.stdout
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.125, 64**-0.5, 0.015625, 1 / 3])
+def test_the_setting_of_a_scale_is_that_scale(scale):
+    """By its name or in digits; a float32's worth of them unless fewer are asked for."""
+    setting = ReplayOptions.setting_of(scale, 64)
+    assert (setting == "inverse_sqrt_head_dim") == (scale == 0.125)
+    named = setting if setting[0].isalpha() else float(setting)
+    assert ReplayOptions(attention_scale=named).scale(64) == np.float32(scale)
+    assert ReplayOptions.setting_of(1 / 3, 64, digits=4) == "0.3333"

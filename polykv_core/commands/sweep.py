@@ -98,11 +98,13 @@ def _told(found: Iterable[HeadResult], total: int) -> Sequence[HeadResult]:
         _clear_line(watched)
         complain("stopped", f"{len(results)} of {total} heads are done; without --again a sweep goes on from there")
         raise
-    _clear_line(watched)
+    finally:
+        _clear_line(watched)
     return results
 
 
 def _clear_line(watched: bool) -> None:
+    """What is told next begins at the start of a line."""
     if watched:
         sys.stderr.write("\r\033[K")
 
