@@ -1,5 +1,6 @@
 """Codebooks on disk: the same to the bit, trained once, and no harm done by whatever happens to the files."""
 
+import hashlib
 import subprocess
 import sys
 
@@ -75,9 +76,9 @@ def test_nothing_is_written_by_those_who_did_not_ask(tmp_path, trainings, monkey
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("damage", [b"", b"x", slice(0, -1), slice(0, 100), "flipped"])
+@pytest.mark.parametrize("damage", [b"", b"x", hashlib.sha256().digest(), slice(0, -1), slice(0, 100), "flipped"])
 def test_a_damaged_file_is_trained_anew_and_replaced(folder, trainings, damage):
-    """Cut off, emptied, or with a bit that flipped."""
+    """Cut off, emptied, with a right checksum of nothing, or with a bit that flipped."""
     codebook_of(*ASKED)
     (path,) = files(folder)
     whole = path.read_bytes()

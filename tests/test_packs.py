@@ -1,9 +1,11 @@
 """Compact files: what they keep, what they share, and what they refuse with its place."""
 
+import io
 import json
 import os
 import struct
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -187,6 +189,18 @@ def test_a_damaged_or_hostile_file_is_refused(data, tmp_path):
         assert text.isprintable()
 
 
+def test_an_array_longer_than_any_memory_is_refused(tmp_path):
+    """Its header says so, and nothing is set aside for it."""
+    member = io.BytesIO()
+    np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": (10**30, 8)})
+    path = written(tmp_path, made("npz"))
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(tmp_path / "long.npz", "w") as long:
+        for name in whole.namelist():
+            long.writestr(name, member.getvalue() if name == "h.keys.npy" else whole.read(name))
+    with pytest.raises(FixtureError, match=r"the array 'h\.keys' cannot be read"):
+        load_fixture(tmp_path / "long.npz")
+
+
 def test_object_arrays_are_never_unpickled(tmp_path):
     """An .npz may hold pickled objects, which run code when they are read."""
 
@@ -290,6 +304,19 @@ def test_a_head_of_any_name_is_written_such_that_it_is_read_again(kind, name):
     data = pack_bytes({name: FIXTURE, "h": SAMPLE}, kind)
     assert [head.name for head in heads_in(data)] == [name, "h"]
     assert load_fixture(data, name).digest == FIXTURE.digest
+
+
+def test_no_name_makes_a_head_overwrite_another():
+    """Not even the one that a head is stored under whose own name cannot be an array's."""
+    heads = {"we ird": FIXTURE, "head_0_of_3": SAMPLE, "head_0_of_3_": FIXTURE}
+    pack = open_pack(pack_bytes(heads))
+    assert {name: pack.fixture(name).digest for name in heads} == {name: held.digest for name, held in heads.items()}
+
+
+@pytest.mark.parametrize("start", [b'{"meta":{"a":1},', b'        {"a":1,'])
+def test_json_is_not_taken_for_an_array_file(start):
+    """Wherever its braces stand."""
+    assert load_fixture(start + encoded(fixture_fields()).lstrip()[1:]).digest == FIXTURE.digest
 
 
 def test_heads_that_share_rows_store_them_once():

@@ -217,6 +217,17 @@ def test_a_file_that_changed_meanwhile_is_not_mixed_up_with_what_it_was(tmp_path
     assert "was changed while the sweep ran" in work(item, REQUEST, source).error
 
 
+def test_another_file_that_lay_at_the_path_for_a_moment_leaves_nothing_behind(tmp_path):
+    """Its heads are errors, and the right file's heads are its own once it is back."""
+    (item,) = sweep_items([pack(tmp_path, layers=1, heads=1)])
+    source, path = Source.at(item.file), Path(item.file)
+    right = path.read_bytes()
+    path.write_bytes(pack_bytes({"L0_H0": head(5)}))
+    assert "was changed while the sweep ran" in work(item, REQUEST, source).error
+    path.write_bytes(right)
+    assert source.fixture(item.file, "L0_H0").digest == load_fixture(path).digest
+
+
 def test_a_file_that_became_none_meanwhile_is_told_as_changed(tmp_path):
     """And not as the damage that is found then."""
     (item,) = sweep_items([pack(tmp_path, layers=1, heads=1)])

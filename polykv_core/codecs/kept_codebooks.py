@@ -60,7 +60,7 @@ def _read(path: Path, count: int, block_dim: int) -> Codebook | None:
     except OSError:
         return None
     checksum, content = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
-    if hashlib.sha256(content).digest() != checksum:
+    if hashlib.sha256(content).digest() != checksum or len(content) != 8 * count * block_dim + 32:
         return None
     initial, codewords = np.frombuffer(content, "<f4", 2 * count * block_dim).reshape(2, count, block_dim)
     initial_mse, training_mse, restart, repaired = np.frombuffer(content[-32:], "<f8").tolist()

@@ -1,7 +1,7 @@
 """Writing compact fixtures: rows that queries share are stored once."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal
 
 import ml_dtypes
@@ -35,7 +35,7 @@ def pack_bytes(
     heads = []
     for index, (name, fixture) in enumerate(fixtures.items()):
         elsewhere: dict[str, str] = {}
-        prefix = name if is_array_name(name) else f"head_{index}_of_{len(fixtures)}"
+        prefix = name if is_array_name(name) else _free(f"head_{index}_of_{len(fixtures)}", fixtures)
         for role, array in _arrays(fixture).items():
             own = f"{prefix}.{role}"
             narrow = _narrowed(own, array, precision)
@@ -57,6 +57,13 @@ def pack_bytes(
         )
     layout = json.dumps({"format": PACK_FORMAT, "heads": heads})
     return safetensors_bytes(arrays, layout) if kind == "safetensors" else npz_bytes(arrays, layout)
+
+
+def _free(prefix: str, names: Container[str]) -> str:
+    """A prefix that no head is called by, whose arrays would be overwritten."""
+    while prefix in names:
+        prefix += "_"
+    return prefix
 
 
 def _arrays(fixture: CapturedReplayFixture) -> dict[str, Array]:

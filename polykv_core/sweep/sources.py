@@ -28,20 +28,19 @@ class Source:
 
     def fixture(self, path: str, head: str | None) -> CapturedReplayFixture:
         """A head of this file. Raises FixtureError as load_fixture does, and if the file is another one by now."""
-        changed = FixtureError("the file was changed while the sweep ran; start the sweep again")
         try:
             fixture = self._loaded(path, head)
         except FixtureError as bad:
-            raise (bad if self._still_at(path) else changed) from None
+            raise (bad if self._still_at(path) else _changed()) from None
         if fixture.file_digest != self.digest or not self._still_at(path):
-            raise changed
+            raise _changed()
         return fixture
 
     def _loaded(self, path: str, head: str | None) -> CapturedReplayFixture:
         """A head of what is there now. Loading it from a compact file's path would hash all of the file again."""
         with Path(path).open("rb") as file:
             packed = is_pack(file.read(16))
-        return _pack(path, self.digest).fixture(head, self.digest) if packed else load_fixture(path, head)
+        return _pack(path, self.digest, _seen(path)).fixture(head, self.digest) if packed else load_fixture(path, head)
 
     def _still_at(self, path: str) -> bool:
         """Whether the file is the same; a copy on another machine has another time of change, and the same content."""
@@ -50,9 +49,26 @@ class Source:
 
 
 @lru_cache(maxsize=4)
-def _pack(path: str, _digest: str) -> Pack:
-    """A compact file, its layout read once for all of its heads that are done in this process."""
-    return open_pack(path)
+def _pack(path: str, digest: str, seen: tuple[int, ...]) -> Pack:
+    """A compact file, opened and hashed once for all of its heads that are done in this process.
+
+    What was opened is held against the digest: another file may lie at the path for a moment, and what is kept here
+    would give that one's heads for ever.
+    """
+    pack = open_pack(path)
+    if _digest(path) != digest or _seen(path) != seen:
+        raise _changed()
+    return pack
+
+
+def _seen(path: str) -> tuple[int, ...]:
+    """What tells a file from another one at the same path, and from what it was."""
+    now = os.stat(path)
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+def _changed() -> FixtureError:
+    return FixtureError("the file was changed while the sweep ran; start the sweep again")
 
 
 def _digest(path: str) -> str:
