@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from polykv_core import CapturedReplayConfig, ReplayOptions, explain, judge, loa
 from polykv_core.errors import ConfigError, SweepError
 from polykv_core.footprint import footprint
 from polykv_core.gates import GATES
-from polykv_core.packs import fixture_json, pack_bytes
+from polykv_core.packs import fixture_json, open_pack, pack_bytes
+from polykv_core.sweep import sources
 from polykv_core.sweep.items import SweepItem, sweep_items
 from polykv_core.sweep.losses import BASE, STEPS
 from polykv_core.sweep.maps import loss_name, maps
@@ -209,23 +211,39 @@ def test_a_row_that_a_codec_cannot_hold_is_the_head_s_error(tmp_path):
 
 
 def test_a_file_that_changed_meanwhile_is_not_mixed_up_with_what_it_was(tmp_path):
-    """A head of another content is an error; the same content at another time is fine."""
-    (item,) = sweep_items([pack(tmp_path, layers=1, heads=1)])
-    source = replace(Source.at(item.file), changed_ns=1)
-    assert work(item, REQUEST, source).error is None
-    (tmp_path / "heads.safetensors").write_bytes(pack_bytes({"L0_H0": head(5)}))
-    assert "was changed while the sweep ran" in work(item, REQUEST, source).error
-
-
-def test_another_file_that_lay_at_the_path_for_a_moment_leaves_nothing_behind(tmp_path):
-    """Its heads are errors, and the right file's heads are its own once it is back."""
+    """A head of another content is an error; the same content at another time is fine, also after another one."""
     (item,) = sweep_items([pack(tmp_path, layers=1, heads=1)])
     source, path = Source.at(item.file), Path(item.file)
-    right = path.read_bytes()
+    right = load_fixture(path).digest, path.read_bytes()
+    os.utime(path, ns=(1, 1))
+    assert work(item, REQUEST, source).error is None
     path.write_bytes(pack_bytes({"L0_H0": head(5)}))
+    os.utime(path, ns=(2, 2))
     assert "was changed while the sweep ran" in work(item, REQUEST, source).error
-    path.write_bytes(right)
-    assert source.fixture(item.file, "L0_H0").digest == load_fixture(path).digest
+    path.write_bytes(right[1])
+    os.utime(path, ns=(3, 3))
+    assert source.fixture(item.file, "L0_H0").digest == right[0]
+
+
+@pytest.mark.parametrize("other", [pack_bytes({"L0_H0": head(5)}), b"PK\3\4 and no more"], ids=["whole", "damaged"])
+def test_another_file_that_lay_there_while_it_was_read_leaves_nothing_behind(other, tmp_path, monkeypatch):
+    """Neither its heads nor its damage are told as this file's, then or later."""
+    (item,) = sweep_items([pack(tmp_path, layers=1, heads=1)])
+    source, path, again = Source.at(item.file), Path(item.file), tmp_path / "again"
+    right = load_fixture(path).digest
+    again.write_bytes(path.read_bytes())
+
+    def amid_a_swap(place):
+        path.write_bytes(other)
+        try:
+            return open_pack(place)
+        finally:
+            again.replace(place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "open_pack", amid_a_swap)
+        assert "was changed while the sweep ran" in work(item, REQUEST, source).error
+    assert source.fixture(item.file, "L0_H0").digest == right
 
 
 def test_a_file_that_became_none_meanwhile_is_told_as_changed(tmp_path):

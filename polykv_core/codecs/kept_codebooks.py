@@ -60,13 +60,14 @@ def _read(path: Path, count: int, block_dim: int) -> Codebook | None:
     except OSError:
         return None
     checksum, content = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
-    if hashlib.sha256(content).digest() != checksum or len(content) != 8 * count * block_dim + 32:
+    layout = _layout(count, block_dim)
+    if hashlib.sha256(content).digest() != checksum or len(content) != layout.itemsize:
         return None
-    initial, codewords = np.frombuffer(content, "<f4", 2 * count * block_dim).reshape(2, count, block_dim)
-    initial_mse, training_mse, restart, repaired = np.frombuffer(content[-32:], "<f8").tolist()
+    (held,) = np.frombuffer(content, layout)
+    initial_mse, training_mse, restart, repaired = held["numbers"].tolist()
     return Codebook(
-        initial=frozen(initial.astype(np.float32)),
-        codewords=frozen(codewords.astype(np.float32)),
+        initial=frozen(held["initial"].astype(np.float32)),
+        codewords=frozen(held["codewords"].astype(np.float32)),
         initial_mse=initial_mse,
         training_mse=training_mse,
         best_restart=int(restart),
@@ -74,10 +75,15 @@ def _read(path: Path, count: int, block_dim: int) -> Codebook | None:
     )
 
 
+def _layout(count: int, block_dim: int) -> np.dtype[np.void]:
+    """What stands behind the checksum; without gaps."""
+    codewords = ("<f4", (count, block_dim))
+    return np.dtype([("initial", *codewords), ("codewords", *codewords), ("numbers", "<f8", 4)])
+
+
 def _write(path: Path, codebook: Codebook) -> None:
     numbers = (codebook.initial_mse, codebook.training_mse, codebook.best_restart, codebook.empty_cells_repaired)
-    arrays = (codebook.initial, codebook.codewords)
-    content = b"".join(a.astype("<f4").tobytes() for a in arrays) + np.array(numbers, "<f8").tobytes()
+    content = np.array((codebook.initial, codebook.codewords, numbers), _layout(*codebook.codewords.shape)).tobytes()
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{secrets.token_hex(8)}")
     try:

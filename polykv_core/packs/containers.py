@@ -71,9 +71,8 @@ class Container:
 
 def is_container(head: bytes) -> bool:
     """Whether a file that begins so holds named arrays: sixteen bytes are enough."""
-    # JSON may have its second { there too; the length that .safetensors begins with has a zero byte, which no text has.
-    is_text = head[:1] in b" \t\r\n{\xef" and b"\0" not in head[:8]
-    return head[:4] in (_ZIP, _EMPTY_ZIP) or (head[8:9] == b"{" and not is_text)
+    # JSON may have a { there too. The eight bytes of a header's length end in zeros, and JSON holds none.
+    return head[:4] in (_ZIP, _EMPTY_ZIP) or (head[8:9] == b"{" and b"\0" in head[:8])
 
 
 def opened(source: str | os.PathLike[str] | bytes) -> Container:

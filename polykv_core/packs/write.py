@@ -1,7 +1,7 @@
 """Writing compact fixtures: rows that queries share are stored once."""
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import ml_dtypes
@@ -59,8 +59,8 @@ def pack_bytes(
     return safetensors_bytes(arrays, layout) if kind == "safetensors" else npz_bytes(arrays, layout)
 
 
-def _free(prefix: str, names: Container[str]) -> str:
-    """A prefix that no head is called by, whose arrays would be overwritten."""
+def _free(prefix: str, names: Mapping[str, object]) -> str:
+    """A prefix that is no head's name: arrays of the head that has it would be overwritten."""
     while prefix in names:
         prefix += "_"
     return prefix
